@@ -1,0 +1,17 @@
+# Everything comes from the distribution (tools/deps.sh names the packages); nothing is downloaded here.
+find_package(Threads REQUIRED)
+find_package(Protobuf REQUIRED)      # MODULE mode: Debian ships no config file
+find_package(gRPC CONFIG REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CURL REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(GTest REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+find_path(REFIT_XXHASH_INCLUDE xxh_x86dispatch.h REQUIRED)
+find_library(REFIT_XXHASH_LIBRARY xxhash REQUIRED)
+find_path(REFIT_HTTPLIB_INCLUDE httplib.h REQUIRED)
+find_library(REFIT_HTTPLIB_LIBRARY cpp-httplib REQUIRED)

@@ -1,0 +1,76 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The controller as one machine: who is registered, which version is published, whether a sync runs, the latch.
+// It owns at most one sync::Session and arbitrates around it (RC-SYNC-*, RX-ONCE-02).
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "refit/base/ids.h"
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/sync/session.h"
+
+namespace refit::control {
+
+struct ControllerOptions {
+  RunId run;
+  Term term;
+  sync::Profile profile;
+  std::vector<SlotIndex> slots;          // that the configuration names
+  std::vector<PolicyRank> policy_ranks;  // that the configuration names
+  bool keep_lease = false;               // verify: always
+};
+
+// ---- events
+struct AgentRegistered { sync::EngineMember member; };      // a new incarnation replaces the slot's old one
+struct AgentGone { SlotIndex slot; Incarnation incarnation; Status status; };
+struct PolicyRegistered { sync::PolicyMember member; };
+struct PolicyGone { PolicyRank rank; Incarnation incarnation; Status status; };
+struct SyncRequested { std::string request_id; std::string source; Duration budget{}; };
+using ControllerEvent = std::variant<AgentRegistered, AgentGone, PolicyRegistered, PolicyGone, SyncRequested,
+                                     sync::SessionEvent>;
+
+// ---- effects
+struct SyncAnswered {   // refused at once (busy, latched, somebody missing), or finished
+  std::string request_id;
+  Status status;
+  std::optional<sync::Outcome> outcome;  // none where it was refused
+};
+using ControllerEffect = std::variant<sync::SendToAgent, sync::SendToPolicy, sync::AppendCommit, SyncAnswered>;
+using ControllerEffects = std::vector<ControllerEffect>;
+
+struct SlotView {
+  SlotIndex slot;
+  std::optional<Incarnation> incarnation;  // none: nobody registered
+  std::uint32_t tp_size = 0;
+  std::optional<sync::Residue> residue;
+  bool serving = false;      // serves `version`
+  WeightVersion version;     // 0: its launch weights
+  std::string last_error;
+};
+
+class Controller {
+ public:
+  explicit Controller(ControllerOptions options);
+
+  void Handle(const ControllerEvent& event, Instant now, ControllerEffects& out);
+  void HandleDeadline(Instant now, ControllerEffects& out);
+  Instant next_deadline() const;
+
+  sync::SessionPhase phase() const;           // kIdle where no sync runs
+  WeightVersion committed() const;
+  bool stale() const;                         // RC-SYNC-01
+  const std::optional<Status>& latch() const; // RC-TERM-02
+  std::vector<SlotView> slots() const;
+};
+
+}  // namespace refit::control

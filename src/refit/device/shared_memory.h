@@ -1,0 +1,75 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// POSIX shared-memory objects with names that say whose they are, and the load slot that torch can map.
+//
+// A name is "/refit-<pid>-<start time>-<what>": every role sweeps names of dead owners at start (settled D2), so nothing
+// outlives a crash for long.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "refit/base/bytes.h"
+#include "refit/base/status.h"
+
+namespace refit::device {
+
+// "/refit-4711-88231-`what`" for this process. what: letters, digits, '-'.
+std::string OwnedName(std::string_view what);
+
+// Removes every object in /dev/shm whose owner (pid and start time in the name) is dead. Returns the names removed.
+std::vector<std::string> SweepDeadOwners();
+
+// An object mapped into this process. Owns the mapping, and the name where it was created here.
+class SharedMemory {
+ public:
+  // Creates, reserves every page (posix_fallocate) and maps. When space is short the error names need, free and
+  // remedy (--shm-size). Mode 0600.
+  static Result<std::unique_ptr<SharedMemory>> Create(std::string name, ByteCount size);
+  // Maps an existing object; its size must be exactly `size`.
+  static Result<std::unique_ptr<SharedMemory>> Open(std::string_view name, ByteCount size);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  const std::string& name() const { return name_; }
+  MutableBytes bytes() { return bytes_; }
+
+  // A second name for the same memory (hard link): one per engine incarnation, never reused. Unlinked with the object.
+  Status AddName(std::string name);
+  // Removes every name now; the memory lives as long as somebody maps it.
+  void Unlink();
+
+ private:
+  SharedMemory(std::string name, MutableBytes bytes, bool owner);
+  std::string name_;
+  std::vector<std::string> aliases_;
+  MutableBytes bytes_;
+  bool owner_;
+};
+
+inline constexpr ByteCount kLoadHeaderSize = 64;  // torch's: int32 count at 0, data at 64 (settled D2)
+
+// A load slot seen through a mapping, by whoever packs or posts. The count is torch's: 1 while we hold it, plus one per
+// rank that still reads.
+class LoadSlot {
+ public:
+  explicit LoadSlot(MutableBytes object);  // the whole object, header included
+  static ByteCount ObjectSize(ByteCount capacity) { return kLoadHeaderSize + capacity; }
+
+  MutableBytes data() { return object_.subspan(kLoadHeaderSize); }
+  void Initialise();                       // count = 1; only on a new object
+  void AddReaders(std::int32_t readers);   // atomically, right before a POST (RC-PAY-09)
+  std::int32_t count() const;
+  bool free() const { return count() == 1; }
+
+ private:
+  MutableBytes object_;
+};
+
+}  // namespace refit::device

@@ -1,0 +1,95 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The agent's side of every fence, as a pure machine: it checks each incoming command (run, term, seq, incarnation,
+// attempt, phase, digest) and decides every engine call. One per incarnation. runtime/agent_host carries its effects out.
+//
+// Never: makes two engine calls at once; calls an engine after one of its mutating calls went without a complete answer
+// (C2) — from then on it only asks for the kill; resumes an engine that may hold a mix.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "refit/base/ids.h"
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/sync/command.h"
+#include "refit/sync/engine_call.h"
+#include "refit/sync/profile.h"
+#include "refit/weights/manifest.h"
+
+namespace refit::peer {
+
+struct EngineAgentOptions {
+  SlotIndex slot;
+  Incarnation incarnation;
+  RunId run;
+  Term term_floor;                       // read from the authority, never zero (RX-ID-03)
+  sync::SessionFamily family = sync::SessionFamily::kA;
+  sync::PauseMode pause_mode = sync::PauseMode::kAbort;
+  sync::Profile profile;
+  std::uint32_t tp_size = 1;
+  bool attached = false;                 // the engine's history is unknown: `end` before `begin` on family C
+  std::shared_ptr<const weights::Manifest> expected;  // what the engine's model loads; null: not known, not checked
+  Duration call_deadline{};              // of one engine call but update
+  Duration update_deadline{};            // of one update call
+  Duration flush_retry_interval{};       // between refused flushes, until the command's budget ends
+};
+
+// ---- events
+struct CommandArrived { sync::AgentCommand command; };
+struct EngineAnswered { std::uint64_t call; sync::Answer answer; };
+struct LoadReady { AttemptId attempt; };  // the receive loop holds one call's worth and waits for PostUpdate
+struct TransferEnded { AttemptId attempt; sync::TransferTotals totals; };  // all streams ended, every load slot is back
+struct TransferFailed { AttemptId attempt; Status status; };
+struct TransferFenced { AttemptId attempt; };  // answer to StopTransfer (RX-XFER-12)
+struct EngineDied { Status status; };
+using EngineAgentEvent =
+    std::variant<CommandArrived, EngineAnswered, LoadReady, TransferEnded, TransferFailed, TransferFenced, EngineDied>;
+
+// ---- effects, in order
+struct CallEngine {
+  std::uint64_t call;
+  sync::Operation operation;   // every operation but update
+  WeightVersion version;       // kLabel
+  Duration deadline{};
+};
+struct PostUpdate {            // make the update call of the load that LoadReady announced
+  std::uint64_t call;
+  AttemptId attempt;
+  std::optional<WeightVersion> label;  // profile strict
+  Duration deadline{};
+};
+struct StartTransfer {
+  sync::Stamp stamp;
+  std::vector<sync::StreamSource> streams;
+  Duration budget{};
+};
+struct StopTransfer { AttemptId attempt; };
+struct SendReply { sync::AgentReply reply; };
+struct KillEngine { std::string reason; };  // the incarnation ends; this machine makes no call any more
+using EngineAgentEffect = std::variant<CallEngine, PostUpdate, StartTransfer, StopTransfer, SendReply, KillEngine>;
+using EngineAgentEffects = std::vector<EngineAgentEffect>;
+
+enum class AgentPhase : std::uint8_t { kServing, kPreparing, kTransferring, kEnding, kComplete, kActivating, kHeld, kDead };
+std::string_view ToString(AgentPhase phase);
+
+class EngineAgent {
+ public:
+  explicit EngineAgent(EngineAgentOptions options);
+
+  void Handle(const EngineAgentEvent& event, Instant now, EngineAgentEffects& out);
+  void HandleDeadline(Instant now, EngineAgentEffects& out);
+  Instant next_deadline() const;  // the next flush retry, or the running command's budget
+  AgentPhase phase() const;
+  const sync::Residue& residue() const;
+};
+
+}  // namespace refit::peer

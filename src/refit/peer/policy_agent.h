@@ -1,0 +1,60 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The policy worker's side of every fence, as a pure machine: lease, send, abort, release. runtime/policy_host carries
+// its effects out: opens the source, packs, announces.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "refit/base/digest.h"
+#include "refit/base/ids.h"
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/sync/command.h"
+#include "refit/weights/manifest.h"
+
+namespace refit::peer {
+
+struct PolicyAgentOptions {
+  PolicyRank rank;
+  Incarnation incarnation;
+  RunId run;
+  Term term_floor;
+};
+
+// ---- events
+struct PolicyCommandArrived { sync::PolicyCommand command; };
+struct SourceOpened { AttemptId attempt; Status status; std::shared_ptr<const weights::Manifest> manifest; };
+struct SendEnded { AttemptId attempt; Status status; Digest digest; sync::TransferTotals totals; };  // iterated to the end
+using PolicyAgentEvent = std::variant<PolicyCommandArrived, SourceOpened, SendEnded>;
+
+// ---- effects
+struct OpenSource { AttemptId attempt; std::string source; };
+struct StartSend { sync::Stamp stamp; std::vector<sync::Receiver> receivers; Duration budget{}; };
+struct StopSend { AttemptId attempt; };  // stop sending, iterate to the end, then SendEnded (RX-XFER-13)
+struct CloseSource {};
+struct SendPolicyReply { sync::PolicyReply reply; };
+using PolicyAgentEffect = std::variant<OpenSource, StartSend, StopSend, CloseSource, SendPolicyReply>;
+using PolicyAgentEffects = std::vector<PolicyAgentEffect>;
+
+enum class PolicyPhase : std::uint8_t { kIdle, kOpening, kLeased, kSending };
+std::string_view ToString(PolicyPhase phase);
+
+class PolicyAgent {
+ public:
+  explicit PolicyAgent(PolicyAgentOptions options);
+
+  void Handle(const PolicyAgentEvent& event, Instant now, PolicyAgentEffects& out);
+  void HandleDeadline(Instant now, PolicyAgentEffects& out);
+  Instant next_deadline() const;
+  PolicyPhase phase() const;
+};
+
+}  // namespace refit::peer

@@ -1,0 +1,132 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One sync() as a transaction: lease -> attempt -> pause … begin -> transfer -> end -> decide -> activate.
+// Events in, effects out; no clock, no I/O. A profile is data. After it finished, its outcome says what every engine
+// holds. Recovery, retries inside one sync, and a durable commit arrive with later issues; AppendCommit is the seam.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "refit/base/ids.h"
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/sync/command.h"
+#include "refit/sync/profile.h"
+#include "refit/sync/residue.h"
+
+namespace refit::sync {
+
+struct EngineMember {
+  SlotIndex slot;
+  Incarnation incarnation;
+  std::uint32_t tp_size = 1;
+  Residue residue;  // as last reported
+};
+
+struct PolicyMember {
+  PolicyRank rank;
+  Incarnation incarnation;
+  std::string address;
+};
+
+// Which policy rank feeds each TP rank of each engine (settled D3, RC-TOPO-02, -08): rank i to rollout rank i when there
+// are at least as many policy ranks as rollout ranks, else engine k from rank k mod P. Ranks of one engine that have the
+// same source share one stream.
+std::map<SlotIndex, std::vector<StreamSource>> MapStreams(const std::vector<PolicyMember>& policies,
+                                                          const std::vector<EngineMember>& engines);
+
+struct SessionOptions {
+  Profile profile;
+  RunId run;
+  AttemptId attempt;
+  WeightVersion version;           // to publish
+  WeightVersion committed;         // V-1
+  std::string source;              // for kLease; empty: each worker's default
+  Instant deadline;                // of the whole sync
+  std::vector<EngineMember> engines;    // by slot
+  std::vector<PolicyMember> policies;   // by rank
+  std::map<SlotIndex, CommandSeq> next_seq;  // first seq to use per agent
+  bool keep_lease = false;         // verify: always — the lease is given back by whoever verified
+};
+
+// ---- events
+struct Started {};
+struct AgentReplied { SlotIndex slot; AgentReply reply; };
+struct AgentLost { SlotIndex slot; Incarnation incarnation; Status status; };    // unreachable, or its engine died
+struct PolicyReplied { PolicyRank rank; PolicyReply reply; };
+struct PolicyLost { PolicyRank rank; Status status; };
+struct CommitAppended { Status status; };  // answer to AppendCommit
+struct Cancelled { Status status; };
+using SessionEvent =
+    std::variant<Started, AgentReplied, AgentLost, PolicyReplied, PolicyLost, CommitAppended, Cancelled>;
+
+// ---- effects, to be carried out in order
+struct SendToAgent { SlotIndex slot; AgentCommand command; };
+struct SendToPolicy { PolicyRank rank; PolicyCommand command; };
+// decide: from here on V is published. Members are those that hold it (RX-COMMIT-01, -02).
+struct AppendCommit {
+  WeightVersion version;
+  Digest digest;
+  std::vector<SlotIndex> members;
+  std::vector<std::pair<SlotIndex, std::string>> excluded;  // with the reason
+};
+struct EngineOutcome {
+  SlotIndex slot;
+  Incarnation incarnation;
+  Status status;       // OK: serves the outcome's version
+  Residue residue;
+  bool serving = false;
+  bool killed = false;
+  TransferTotals totals;
+  Instant pause_sent{};      // stall_seconds = resume_answered - pause_sent (D11); zero: never paused
+  Instant resume_answered{};
+};
+struct Outcome {
+  Status status;             // OK: the version was published
+  WeightVersion version;     // the version that was to be published
+  bool committed = false;
+  bool latch = false;        // terminal for this run (profile strict)
+  bool opened = false;       // some engine had its first `update`: the number is burned unless committed (RX-ONCE-02)
+  Digest digest;
+  TransferTotals published;  // once, from the senders
+  std::vector<EngineOutcome> engines;
+  std::map<SlotIndex, CommandSeq> next_seq;
+  std::vector<std::string> notes;  // secondary errors, never in place of the primary one (RC-SESS-10)
+};
+struct Finished { Outcome outcome; };
+using SessionEffect = std::variant<SendToAgent, SendToPolicy, AppendCommit, Finished>;
+using SessionEffects = std::vector<SessionEffect>;
+
+enum class SessionPhase : std::uint8_t {
+  kIdle,
+  kLeasing,
+  kAttempting,
+  kPreparing,     // onload(weights), pause, flush, begin
+  kTransferring,
+  kEnding,
+  kDeciding,
+  kActivating,
+  kUndoing,       // a failure before the first update: engines back to V-1; after it: abort and fence
+  kFinished,
+};
+std::string_view ToString(SessionPhase phase);
+
+class Session {
+ public:
+  explicit Session(SessionOptions options);
+
+  void Handle(const SessionEvent& event, Instant now, SessionEffects& out);
+  void HandleDeadline(Instant now, SessionEffects& out);
+  Instant next_deadline() const;
+  SessionPhase phase() const;
+};
+
+}  // namespace refit::sync
