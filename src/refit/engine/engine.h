@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "refit/base/time.h"
 #include "refit/engine/engine_payload.h"
 #include "refit/sync/engine_call.h"
+#include "refit/weights/rank_hashes.h"
 
 namespace refit::engine {
 
@@ -35,10 +35,7 @@ struct EngineDescription {
   std::string weight_version; // the label; a hint, never evidence (RC-VER-05)
 };
 
-struct RankHashes {
-  TpRank rank;
-  std::map<std::string, std::string> hashes;  // parameter name -> 16 hexadecimal digits
-};
+using weights::RankHashes;
 
 struct Generation {
   std::vector<std::int32_t> token_ids;
