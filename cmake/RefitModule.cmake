@@ -3,9 +3,10 @@
 # One call per folder. Makes the static library refit_NAME (alias refit::NAME), or an interface library where there are
 # no SOURCES; one test program per kind of test file (x_test.cc: label unit, x_prop_test.cc: label property); one
 # program per x_fuzz.cc (label fuzz: replays tests/corpus/x and seeded mutations of it).
-# DEPS are other modules, LINK are third-party targets (private). A test file that is not listed fails configuration.
+# DEPS are other modules, LINK are third-party targets (private). A test file that is not listed fails configuration;
+# TESTS_ELSEWHERE names those of a second module in the same folder.
 function(refit_module name)
-  cmake_parse_arguments(M "" "" "SOURCES;DEPS;LINK;TESTS;TEST_DEPS;FUZZ" ${ARGN})
+  cmake_parse_arguments(M "" "" "SOURCES;DEPS;LINK;TESTS;TEST_DEPS;FUZZ;TESTS_ELSEWHERE" ${ARGN})
   set(target refit_${name})
   if(M_SOURCES)
     add_library(${target} STATIC ${M_SOURCES})
@@ -27,7 +28,7 @@ function(refit_module name)
 
   file(GLOB found RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *_test.cc *_fuzz.cc)
   foreach(file ${found})
-    if(NOT file IN_LIST M_TESTS AND NOT file IN_LIST M_FUZZ)
+    if(NOT file IN_LIST M_TESTS AND NOT file IN_LIST M_FUZZ AND NOT file IN_LIST M_TESTS_ELSEWHERE)
       message(FATAL_ERROR "${CMAKE_CURRENT_SOURCE_DIR}/${file} is not listed in its CMakeLists.txt: it would never run")
     endif()
   endforeach()
