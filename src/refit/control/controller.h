@@ -42,6 +42,7 @@ using ControllerEvent = std::variant<AgentRegistered, AgentGone, PolicyRegistere
 // ---- effects
 struct SyncAnswered {   // refused at once (busy, latched, somebody missing), or finished
   std::string request_id;
+  // Without an outcome: FAILED_PRECONDITION latched ("terminal: …"), RESOURCE_EXHAUSTED busy, UNAVAILABLE somebody missing.
   Status status;
   std::optional<sync::Outcome> outcome;  // none where it was refused
 };

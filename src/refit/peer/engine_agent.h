@@ -43,6 +43,9 @@ struct EngineAgentOptions {
   Duration flush_retry_interval{};       // between refused flushes, until the command's budget ends
 };
 
+// Refuses what no engine of that family can do, before anybody is paused (RC-CFG-06: `retract` on family A).
+Status CheckEngineAgentOptions(const EngineAgentOptions& options);
+
 // ---- events
 struct CommandArrived { sync::AgentCommand command; };
 struct EngineAnswered { std::uint64_t call; sync::Answer answer; };

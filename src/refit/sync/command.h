@@ -33,7 +33,8 @@ enum class AgentCommandKind : std::uint8_t {
   kTransfer,  // receive and install every load
   kEnd,       // close the session; then the engine is kComplete
   kActivate,  // label, onload(kv_cache), resume: serve V. Idempotent in SERVING(V)
-  kResumeOld, // end where begun, onload(kv_cache), resume: serve V-1 again. Only from kOld
+  kResumeOld, // end where begun, onload(kv_cache), resume: serve V-1 again. Only from kOld, and only if the engine
+              // holds stamp.version: this command alone names the version to resume there
   kRelease,   // release both memory tags (needs_offload)
   kAbort,     // stop the transfer and fence it. Overtakes
   kHold,      // confirm paused: every earlier command is dead. Overtakes

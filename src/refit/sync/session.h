@@ -28,7 +28,8 @@ struct EngineMember {
   SlotIndex slot;
   Incarnation incarnation;
   std::uint32_t tp_size = 1;
-  Residue residue;  // as last reported
+  Residue residue;      // as last reported
+  bool serving = true;  // not paused when the session begins
 };
 
 struct PolicyMember {
