@@ -8,9 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,7 +49,7 @@ class RankModel {
   // Installs a full tensor under its Hugging Face name: slices and converts what this rank needs. Mapped bytes that
   // vanish meanwhile are kFatal, not a crash. `bytes` must be SizeOf(spec) long, else kFatal.
   LoadResult Load(const weights::TensorSpec& spec, Bytes bytes);
-  // Everything a checkpoint has. An error where a tensor would be ignored or fatal.
+  // Everything the model needs. An error where a tensor is missing, unknown, or of a shape that would be fatal.
   Status LoadFromCheckpoint(const checkpoint::Checkpoint& checkpoint);
   // Dummy weights: a function of (seed, Hugging Face name, element) only, so every TP size makes the same model.
   void FillRandom(std::uint64_t seed);
@@ -59,7 +59,7 @@ class RankModel {
   void Snapshot();
   bool has_snapshot() const { return !snapshot_.empty(); }
   void DropSnapshot();                    // >= 0.5.21 does so after a successful compare
-  void ResetTensors(std::uint64_t seed);  // random values everywhere; differs from FillRandom of any seed
+  void ResetTensors(std::uint64_t seed);  // random values everywhere; others than FillRandom of the same seed
   // Bit-exact. FAILED_PRECONDITION without a snapshot; DATA_LOSS names the first parameter that differs and how many.
   Status Compare() const;
 
@@ -68,9 +68,14 @@ class RankModel {
   void Resume();
   bool released() const { return released_; }
 
-  // /get_weights_by_name: this rank's share of a Hugging Face tensor, at most `row_limit` rows (a vector: numbers), as
-  // float32. lm_head of a tied model is the embedding. NOT_FOUND for an unknown name.
-  Result<std::vector<std::vector<float>>> RowsByHfName(std::string_view name, std::size_t row_limit) const;
+  // /get_weights_by_name: the first rows of a Hugging Face tensor, joined from all ranks, as float32. lm_head of a tied
+  // model is the embedding. NOT_FOUND for an unknown name.
+  struct HfRows {
+    weights::Shape shape;                  // of the full tensor
+    std::vector<std::vector<float>> rows;  // a vector's rows have one number each
+  };
+  static Result<HfRows> RowsByHfName(std::span<const RankModel* const> ranks, std::string_view name,
+                                     std::size_t row_limit);
 
   // Parameters by SGLang's name. Find: nothing for an unknown one. The pointer holds until Release or Resume.
   std::optional<std::size_t> Find(std::string_view parameter) const;
@@ -89,9 +94,9 @@ class RankModel {
   };
 
   RankModel() = default;
-  LoadResult LoadUnknown(std::string name) const;
+  void AddTargets(std::size_t parameter, const std::map<std::string, weights::Shape>& sources);
+  LoadResult LoadUnknown(std::string_view name) const;
   LoadResult Install(const Target& target, const weights::TensorSpec& spec, Bytes bytes);
-  void FillBy(const std::function<float(std::uint64_t hash, bool is_norm)>& value, std::uint64_t seed);
 
   weights::ModelConfig config_;
   weights::EngineLayout layout_;
