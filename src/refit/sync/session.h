@@ -54,7 +54,8 @@ struct SessionOptions {
   Instant deadline;                // of the whole sync
   std::vector<EngineMember> engines;    // by slot
   std::vector<PolicyMember> policies;   // by rank
-  std::map<SlotIndex, CommandSeq> next_seq;  // first seq to use per agent
+  std::map<SlotIndex, CommandSeq> next_seq;          // first seq to use per agent; none: 1
+  std::map<PolicyRank, CommandSeq> next_policy_seq;  // the same per policy worker
   bool keep_lease = false;         // verify: always — the lease is given back by whoever verified
 };
 
@@ -100,6 +101,7 @@ struct Outcome {
   TransferTotals published;  // once, from the senders
   std::vector<EngineOutcome> engines;
   std::map<SlotIndex, CommandSeq> next_seq;
+  std::map<PolicyRank, CommandSeq> next_policy_seq;
   std::vector<std::string> notes;  // secondary errors, never in place of the primary one (RC-SESS-10)
 };
 struct Finished { Outcome outcome; };
