@@ -41,10 +41,10 @@ struct Bucket {
 };
 
 // Everything received is hostile until checked (RC-BKT-14): entry count, names, ranks, dims, overflow,
-// offset + size <= used <= capacity, alignment of whole tensors, no overlap.
+// offset + size <= used <= capacity, alignment of whole tensors, ascending offsets without overlap.
 Status CheckBucket(const Bucket& bucket, ByteCount capacity);
 
-// L1 of RX-SUM: over the entries' (name, dtype, shape, offset, chunk digest).
+// L1 of RX-SUM: over the entries' (name, dtype, shape, offset, chunk digest), as weights/digest_encoding.h writes them.
 Digest BucketDigest(const Bucket& bucket, std::span<const Digest> chunk_digests, DigestHasher& hasher);
 
 }  // namespace refit::stream

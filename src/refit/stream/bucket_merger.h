@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct MergedTensor {
 
 struct MergeStep {
   // Copies out of the landing buffer into the assembly buffer of the one tensor being joined; run them before the
-  // landing buffer is reused. assembly_size is its whole size, set when its first chunk arrives.
+  // landing buffer is reused. assembly_size is its whole size, set when its first chunk arrives: a number from the other
+  // side, so compare it with the manifest before asking for memory. `source` of every copy is 0, this bucket's buffer.
   CopyPlan copies;
   std::optional<ByteCount> assembly_size;
   std::vector<MergedTensor> tensors;  // complete now, in stream order
@@ -39,9 +41,12 @@ class BucketMerger {
 
   // The next bucket of the stream. Fails on a wrong sequence number, a bucket that CheckBucket refuses, chunks that
   // are missing, repeated, swapped, interleaved or of another spec, and on a last bucket that leaves a tensor open.
+  // After a failure every further bucket is refused.
   Result<MergeStep> Accept(const Bucket& bucket);
 
  private:
+  Status AcceptEntry(const Bucket& bucket, std::size_t index, MergeStep& step);
+
   ByteCount capacity_;
   LoadSeq next_;
   std::optional<weights::TensorSpec> open_;  // the tensor being joined

@@ -44,6 +44,9 @@ class NameAligner {
   Result<std::optional<AlignedGroup>> Next();
 
  private:
+  bool AllHaveTensors() const;
+  Status TakeRow(AlignedGroup& group);  // moves every stream's head into its list
+
   std::vector<std::deque<BatchTensor>> queues_;
   std::vector<bool> ended_;
 };

@@ -35,7 +35,7 @@ class Manifest {
   ByteCount total_size() const { return total_size_; }
   std::optional<std::size_t> Find(std::string_view name) const;
 
-  // Names, dtypes and shapes in order: what INTENT carries (RX-ID-05).
+  // Names, dtypes and shapes in order: what INTENT carries (RX-ID-05). Encoded as digest_encoding.h says.
   Digest ManifestDigest(DigestHasher& hasher) const;
 
  private:
