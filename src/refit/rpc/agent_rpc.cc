@@ -1,0 +1,106 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/rpc/agent_rpc.h"
+
+#include <utility>
+
+#include "refit/base/str.h"
+#include "refit/rpc/codec.h"
+#include "refit/rpc/unary_call.h"
+
+namespace refit::rpc {
+namespace {
+
+class AgentService final : public v1::Agent::Service {
+ public:
+  explicit AgentService(AgentHandler& handler) : handler_(handler) {}
+
+  grpc::Status Execute(grpc::ServerContext*, const v1::AgentCommand* request, v1::AgentReply* reply) override {
+    const auto command = Decode(*request);
+    if (!command.has_value()) {
+      return ToGrpc(command.status());
+    }
+    Encode(handler_.Execute(*command), reply);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Checksums(grpc::ServerContext*, const v1::ChecksumsRequest* request, v1::ChecksumsReply* reply) override {
+    const auto ranks = handler_.Checksums(DecodeId<Incarnation>(request->incarnation()));
+    Encode(ranks.status(), reply->mutable_status());
+    if (ranks.has_value()) {
+      for (const weights::RankHashes& rank : *ranks) {
+        Encode(rank, reply->add_ranks());
+      }
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Progress(grpc::ServerContext*, const v1::ProgressRequest*, v1::ProgressReply* reply) override {
+    reply->set_bytes_delivered(handler_.bytes_delivered());
+    return grpc::Status::OK;
+  }
+
+ private:
+  AgentHandler& handler_;
+};
+
+class GrpcAgentClient final : public AgentClient {
+ public:
+  explicit GrpcAgentClient(const std::string& address)
+      : whom_(StrCat("agent at ", address)), stub_(v1::Agent::NewStub(MakeChannel(address))) {}
+  ~GrpcAgentClient() override { calls_.CancelAndWait(); }
+
+  void Execute(const sync::AgentCommand& command, Duration deadline, Done done) override {
+    v1::AgentCommand request;
+    Encode(command, &request);
+    StartUnaryCall<v1::AgentCommand, v1::AgentReply>(
+        calls_, std::move(request), deadline,
+        [this](grpc::ClientContext* context, const auto* sent, auto* received, auto callback) {
+          stub_->async()->Execute(context, sent, received, std::move(callback));
+        },
+        [this, done = std::move(done)](const grpc::Status& status, const v1::AgentReply& reply) {
+          done(status.ok() ? Decode(reply) : Result<sync::AgentReply>(FromGrpc(status, whom_)));
+        });
+  }
+
+  Result<std::vector<weights::RankHashes>> Checksums(Incarnation incarnation, Duration deadline) override {
+    grpc::ClientContext context;
+    SetDeadline(context, deadline);
+    v1::ChecksumsRequest request;
+    Encode(incarnation, request.mutable_incarnation());
+    v1::ChecksumsReply reply;
+    REFIT_RETURN_IF_ERROR(FromGrpc(stub_->Checksums(&context, request, &reply), whom_));
+    REFIT_RETURN_IF_ERROR(Decode(reply.status()));
+    std::vector<weights::RankHashes> ranks;
+    for (const v1::RankHashes& rank : reply.ranks()) {
+      ranks.push_back(Decode(rank));
+    }
+    return ranks;
+  }
+
+  Result<ByteCount> BytesDelivered(Duration deadline) override {
+    grpc::ClientContext context;
+    SetDeadline(context, deadline);
+    v1::ProgressReply reply;
+    REFIT_RETURN_IF_ERROR(FromGrpc(stub_->Progress(&context, v1::ProgressRequest(), &reply), whom_));
+    return ByteCount{reply.bytes_delivered()};
+  }
+
+ private:
+  const std::string whom_;
+  std::unique_ptr<v1::Agent::Stub> stub_;
+  CallsInFlight calls_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> ServeAgent(const std::string& listen, AgentHandler& handler) {
+  return StartServer(listen, std::make_unique<AgentService>(handler));
+}
+
+std::unique_ptr<AgentClient> AgentClient::Connect(const std::string& address) {
+  return std::make_unique<GrpcAgentClient>(address);
+}
+
+}  // namespace refit::rpc

@@ -1,0 +1,86 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The controller's service and its client: registration for agents and policy workers, sync/status/verify for people.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "refit/base/ids.h"
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/rpc/agent_rpc.h"
+#include "refit/rpc/report.h"
+
+namespace refit::rpc {
+
+struct AgentRegistration {
+  SlotIndex slot;
+  Incarnation incarnation;
+  std::string address;
+  std::string engine_url;
+  std::string engine_version;
+  std::string family;
+  std::uint32_t tp_size = 1;
+  std::int64_t engine_pid = 0;
+};
+struct PolicyRegistration {
+  PolicyRank rank;
+  Incarnation incarnation;
+  std::string address;
+  std::string source;
+};
+// What a member of the fleet must know before it acts.
+struct Membership {
+  RunId run;
+  Term term;  // the floor for commands (RX-ID-03)
+  std::string profile;
+};
+
+struct SyncRequest {
+  std::string request_id;
+  std::string source;  // empty: each worker's default
+  Duration budget{};
+};
+struct VerifyRequest {
+  std::int64_t slot = -1;  // -1: every engine
+  std::string model;       // a checkpoint folder; empty: the published version
+  Duration budget{};
+};
+
+using ProgressSink = std::function<void(const SyncProgress&)>;
+
+// Thread: rpc threads.
+class ControllerHandler {
+ public:
+  virtual ~ControllerHandler() = default;
+  virtual Result<Membership> RegisterAgent(const AgentRegistration& registration) = 0;
+  virtual Result<Membership> RegisterPolicy(const PolicyRegistration& registration) = 0;
+  virtual void AgentGone(SlotIndex slot, Incarnation incarnation, const Status& status) = 0;
+  virtual SyncReport Sync(const SyncRequest& request, const ProgressSink& progress) = 0;
+  virtual FleetReport GetStatus() = 0;
+  virtual VerifyReport Verify(const VerifyRequest& request) = 0;
+};
+
+Result<std::unique_ptr<Server>> ServeController(const std::string& listen, ControllerHandler& handler);
+
+// Thread: any; every call ends by its deadline.
+class ControllerClient {
+ public:
+  static std::unique_ptr<ControllerClient> Connect(const std::string& address);
+  virtual ~ControllerClient() = default;
+
+  virtual Result<Membership> RegisterAgent(const AgentRegistration& registration, Duration deadline) = 0;
+  virtual Result<Membership> RegisterPolicy(const PolicyRegistration& registration, Duration deadline) = 0;
+  virtual Status AgentGone(SlotIndex slot, Incarnation incarnation, const Status& status, Duration deadline) = 0;
+  // Waits for the outcome; an error here means that it is not known.
+  virtual Result<SyncReport> Sync(const SyncRequest& request, const ProgressSink& progress) = 0;
+  virtual Result<FleetReport> GetStatus(Duration deadline) = 0;
+  virtual Result<VerifyReport> Verify(const VerifyRequest& request) = 0;
+};
+
+}  // namespace refit::rpc

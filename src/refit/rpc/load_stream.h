@@ -1,0 +1,83 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The control channel of one stream of loads (settled D9): the agent opens it at the policy worker and pulls; the policy
+// worker announces each load; the agent gives each load slot back. Bytes never travel here.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "refit/base/digest.h"
+#include "refit/base/ids.h"
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/stream/bucket.h"
+#include "refit/sync/stamp.h"
+
+namespace refit::rpc {
+
+struct OpenStream {
+  sync::Stamp stamp;  // incarnation: the engine's
+  SlotIndex slot;
+  Incarnation policy_incarnation;  // whom it is meant for
+  std::vector<std::uint32_t> tp_ranks;
+  ByteCount load_bytes = 0;
+};
+
+struct LoadSlotDescriptor {
+  std::string descriptor;  // for transport::Link::MapInPlace
+  std::string name;        // the name that this incarnation's ranks open
+};
+
+// First message of the sender. The slots live as long as the engine's incarnation.
+struct StreamOpened {
+  AttemptId attempt;
+  std::vector<LoadSlotDescriptor> slots;
+};
+struct LoadAnnouncement {
+  AttemptId attempt;
+  Incarnation incarnation;  // the engine's, as the stream was opened for
+  std::uint32_t slot_index = 0;
+  stream::Bucket bucket;
+  Digest digest;  // L1 (RX-SUM)
+};
+struct StreamFailed {
+  AttemptId attempt;
+  Status status;
+};
+using SenderMessage = std::variant<StreamOpened, LoadAnnouncement, StreamFailed>;
+
+struct LoadRelease {
+  AttemptId attempt;
+  LoadSeq seq;
+};
+
+// The policy worker's end. Thread: one; NextRelease only from the same.
+class SenderStream {
+ public:
+  virtual ~SenderStream() = default;
+  virtual Status Send(const SenderMessage& message) = 0;
+  // Nothing at the deadline, or when the receiver went away (then broken()).
+  virtual std::optional<LoadRelease> NextRelease(Instant deadline) = 0;
+  virtual bool broken() const = 0;
+};
+
+// The agent's end. Thread: one; Cancel from any.
+class ReceiverStream {
+ public:
+  // Connects and asks; every later wait ends by the same deadline.
+  static Result<std::unique_ptr<ReceiverStream>> Open(const std::string& address, const OpenStream& open,
+                                                      Instant deadline);
+  virtual ~ReceiverStream() = default;
+  virtual Result<SenderMessage> Next() = 0;  // waits for the sender
+  virtual Status Release(LoadRelease release) = 0;
+  virtual void Cancel() = 0;  // Next() fails from now on
+};
+
+}  // namespace refit::rpc

@@ -1,0 +1,234 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages survive the wire, hostile ones are refused, and every call ends by its deadline.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "refit/exec/clock.h"
+#include "refit/exec/mailbox.h"
+#include "refit/rpc/agent_rpc.h"
+#include "refit/rpc/codec.h"
+#include "refit/rpc/controller_rpc.h"
+#include "refit/rpc/policy_rpc.h"
+
+namespace refit::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+sync::Stamp SomeStamp() {
+  return {.run = RunId{{1, 2}},
+          .term = Term(3),
+          .seq = CommandSeq(4),
+          .attempt = {Term(3), 5},
+          .version = WeightVersion(6),
+          .incarnation = Incarnation{{7, 8}}};
+}
+
+std::shared_ptr<const weights::Manifest> SomeManifest() {
+  auto manifest = weights::Manifest::Make({{"a", weights::DType::kBfloat16, {2, 3}}, {"s", weights::DType::kFloat32, {}}});
+  return std::make_shared<const weights::Manifest>(*std::move(manifest));
+}
+
+// RX-ID-01: the stamp arrives as it left, on every message.
+TEST(Codec, AnAgentCommandSurvivesTheWire) {
+  sync::AgentCommand command{.stamp = SomeStamp(),
+                             .kind = sync::AgentCommandKind::kAttempt,
+                             .budget = seconds(2),
+                             .manifest = SomeManifest(),
+                             .streams = {{PolicyRank(1), "127.0.0.1:1", Incarnation{{9, 9}}, {0, 1, 2}}},
+                             .digest = Digest{{10, 11}}};
+  v1::AgentCommand wire;
+  Encode(command, &wire);
+  const auto decoded = Decode(wire);
+  ASSERT_TRUE(decoded.has_value()) << decoded.status().ToString();
+  EXPECT_EQ(decoded->stamp, command.stamp);
+  EXPECT_EQ(decoded->kind, command.kind);
+  EXPECT_EQ(decoded->budget, command.budget);
+  EXPECT_EQ(decoded->streams, command.streams);
+  EXPECT_EQ(decoded->digest, command.digest);
+  ASSERT_NE(decoded->manifest, nullptr);
+  EXPECT_EQ(decoded->manifest->tensors()[0], command.manifest->tensors()[0]);
+}
+
+TEST(Codec, AnAnnouncementSurvivesTheWire) {
+  const LoadAnnouncement sent{.attempt = {Term(1), 2},
+                              .incarnation = Incarnation{{3, 4}},
+                              .slot_index = 1,
+                              .bucket = {.seq = LoadSeq(7),
+                                         .entries = {{{"a", weights::DType::kBfloat16, {2, 3}}, 0, 12, 0}},
+                                         .used = 12,
+                                         .is_last = true},
+                              .digest = Digest{{5, 6}}};
+  v1::FromSender wire;
+  Encode(SenderMessage(sent), &wire);
+  const auto decoded = Decode(wire);
+  ASSERT_TRUE(decoded.has_value());
+  const auto& received = std::get<LoadAnnouncement>(*decoded);
+  EXPECT_EQ(received.bucket, sent.bucket);
+  EXPECT_EQ(received.attempt, sent.attempt);
+  EXPECT_EQ(received.incarnation, sent.incarnation);
+  EXPECT_EQ(received.digest, sent.digest);
+}
+
+TEST(Codec, WhatNoPeerOfOursCanMeanIsRefused) {
+  EXPECT_FALSE(Decode(v1::AgentCommand()).has_value());  // kind 0
+  v1::AgentCommand command;
+  command.set_kind(99);
+  EXPECT_FALSE(Decode(command).has_value());
+  v1::AgentReply reply;
+  reply.set_kind(1);
+  EXPECT_FALSE(Decode(reply).has_value());  // no residue: there is no default
+  EXPECT_FALSE(Decode(v1::FromSender()).has_value());
+  EXPECT_FALSE(Decode(v1::OpenStream()).has_value());
+  v1::PolicyReply with_manifest;
+  with_manifest.set_kind(1);
+  with_manifest.mutable_manifest()->add_tensors()->set_dtype("bfloat17");
+  EXPECT_FALSE(Decode(with_manifest).has_value());
+}
+
+class FakeAgent final : public AgentHandler {
+ public:
+  explicit FakeAgent(Duration delay) : delay_(delay) {}
+  sync::AgentReply Execute(const sync::AgentCommand& command) override {
+    static_cast<void>(never_.Pop(exec::Now() + delay_));
+    return {.stamp = command.stamp,
+            .kind = sync::ReplyKind::kDone,
+            .status = OkStatus(),
+            .residue = sync::Residue::Old(WeightVersion(5)),
+            .totals = {1, 2, 3}};
+  }
+  Result<std::vector<weights::RankHashes>> Checksums(Incarnation) override {
+    return std::vector<weights::RankHashes>{{TpRank(0), {{"w", "00"}}}};
+  }
+  ByteCount bytes_delivered() const override { return 77; }
+
+ private:
+  Duration delay_;
+  exec::Mailbox<int> never_{1};
+};
+
+sync::AgentCommand SomeCommand() {
+  return {.stamp = SomeStamp(), .kind = sync::AgentCommandKind::kPause, .budget = seconds(1), .manifest = nullptr,
+          .streams = {}, .digest = {}};
+}
+
+Result<sync::AgentReply> Call(AgentClient& client, Duration deadline) {
+  exec::Mailbox<Result<sync::AgentReply>> answered(1);
+  client.Execute(SomeCommand(), deadline, [&answered](Result<sync::AgentReply> reply) {
+    EXPECT_TRUE(answered.Push(std::move(reply)).ok());
+  });
+  auto reply = answered.Pop(exec::Now() + seconds(20));
+  return reply.has_value() ? *std::move(reply) : Internal("done() never ran");
+}
+
+TEST(AgentRpc, ACommandIsAnsweredWithItsStamp) {
+  FakeAgent agent(Duration(0));
+  const auto server = ServeAgent("127.0.0.1:0", agent);
+  ASSERT_TRUE(server.has_value());
+  const auto client = AgentClient::Connect((*server)->address());
+  const auto reply = Call(*client, seconds(10));
+  ASSERT_TRUE(reply.has_value()) << reply.status().ToString();
+  EXPECT_EQ(reply->stamp, SomeStamp());
+  EXPECT_EQ(reply->totals, (sync::TransferTotals{1, 2, 3}));
+  EXPECT_EQ(*client->BytesDelivered(seconds(10)), 77U);
+  EXPECT_EQ((*client->Checksums(Incarnation{}, seconds(10)))[0].hashes.at("w"), "00");
+}
+
+// RC-RPC-04: every call has a finite deadline.
+TEST(AgentRpc, ASilentAgentEndsAtTheDeadline) {
+  FakeAgent agent(milliseconds(500));
+  const auto server = ServeAgent("127.0.0.1:0", agent);
+  const auto client = AgentClient::Connect((*server)->address());
+  EXPECT_EQ(Call(*client, milliseconds(50)).status().code(), StatusCode::kDeadlineExceeded);
+}
+
+TEST(AgentRpc, NobodyThereIsAnErrorThatNamesTheAddress) {
+  const auto client = AgentClient::Connect("127.0.0.1:1");
+  const auto reply = Call(*client, seconds(5));
+  ASSERT_FALSE(reply.has_value());
+  EXPECT_NE(reply.status().message().find("127.0.0.1:1"), std::string::npos);
+}
+
+TEST(Server, APortInUseIsRefusedByName) {
+  FakeAgent agent(Duration(0));
+  const auto first = ServeAgent("127.0.0.1:0", agent);
+  const auto second = ServeAgent((*first)->address(), agent);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_NE(second.status().message().find((*first)->address()), std::string::npos);
+}
+
+class FakePolicy final : public PolicyHandler {
+ public:
+  sync::PolicyReply Execute(const sync::PolicyCommand& command) override {
+    return {.stamp = command.stamp, .kind = sync::ReplyKind::kDone, .status = OkStatus(), .manifest = SomeManifest(),
+            .digest = {}, .totals = {}};
+  }
+  Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, std::uint32_t) override {
+    return NotFound("nothing leased");
+  }
+  void Serve(const OpenStream& open, SenderStream& stream) override {
+    EXPECT_TRUE(stream.Send(StreamOpened{open.stamp.attempt, {{"shm:x:1", "/x"}}}).ok());
+    for (std::uint64_t seq = 0; seq < 3; ++seq) {
+      const stream::Bucket bucket{.seq = LoadSeq(seq), .entries = {}, .used = 0, .is_last = seq == 2};
+      EXPECT_TRUE(stream.Send(LoadAnnouncement{open.stamp.attempt, open.stamp.incarnation, 0, bucket, {}}).ok());
+      const auto release = stream.NextRelease(exec::Now() + seconds(10));
+      ASSERT_TRUE(release.has_value());
+      EXPECT_EQ(release->seq, LoadSeq(seq));
+    }
+    EXPECT_FALSE(stream.NextRelease(exec::Now() + seconds(10)).has_value());  // the receiver goes away
+    EXPECT_TRUE(stream.broken());
+  }
+};
+
+TEST(LoadStream, AnnouncementsAndReleasesAlternate) {
+  FakePolicy policy;
+  const auto server = ServePolicy("127.0.0.1:0", policy);
+  ASSERT_TRUE(server.has_value());
+  const OpenStream open{SomeStamp(), SlotIndex(0), Incarnation{{1, 1}}, {0}, 4096};
+  {
+    auto stream = ReceiverStream::Open((*server)->address(), open, exec::Now() + seconds(10));
+    ASSERT_TRUE(stream.has_value());
+    const auto opened = (*stream)->Next();
+    ASSERT_TRUE(opened.has_value()) << opened.status().ToString();
+    EXPECT_EQ(std::get<StreamOpened>(*opened).slots[0].name, "/x");
+    for (std::uint64_t seq = 0; seq < 3; ++seq) {
+      const auto announced = (*stream)->Next();
+      ASSERT_TRUE(announced.has_value());
+      EXPECT_EQ(std::get<LoadAnnouncement>(*announced).bucket.seq, LoadSeq(seq));
+      EXPECT_TRUE((*stream)->Release({open.stamp.attempt, LoadSeq(seq)}).ok());
+    }
+  }
+  const auto client = PolicyClient::Connect((*server)->address());
+  EXPECT_EQ(client->ExpectedHashes("", 1, seconds(10)).status().message(), "nothing leased");
+}
+
+TEST(LoadStream, AWaitingReceiverEndsAtItsDeadline) {
+  class Silent final : public PolicyHandler {
+   public:
+    sync::PolicyReply Execute(const sync::PolicyCommand& command) override {
+      return {.stamp = command.stamp, .kind = sync::ReplyKind::kStale, .status = Aborted("no"), .manifest = nullptr,
+              .digest = {}, .totals = {}};
+    }
+    Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, std::uint32_t) override {
+      return NotFound("no");
+    }
+    void Serve(const OpenStream&, SenderStream& stream) override {
+      EXPECT_FALSE(stream.NextRelease(exec::Now() + seconds(20)).has_value());
+    }
+  } policy;
+  const auto server = ServePolicy("127.0.0.1:0", policy);
+  const OpenStream open{SomeStamp(), SlotIndex(0), Incarnation{{1, 1}}, {0}, 4096};
+  auto stream = ReceiverStream::Open((*server)->address(), open, exec::Now() + milliseconds(100));
+  ASSERT_TRUE(stream.has_value());
+  EXPECT_FALSE((*stream)->Next().has_value());
+}
+
+}  // namespace
+}  // namespace refit::rpc
