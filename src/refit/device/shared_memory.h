@@ -10,19 +10,38 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "refit/base/bytes.h"
+#include "refit/base/ids.h"
 #include "refit/base/status.h"
 
 namespace refit::device {
 
+// One life of a process on this host: a pid alone is used again.
+struct ProcessIdentity {
+  std::int32_t pid = 0;
+  std::uint64_t start_time = 0;  // clock ticks since boot, as in /proc/<pid>/stat
+  friend bool operator==(const ProcessIdentity&, const ProcessIdentity&) = default;
+};
+ProcessIdentity ThisProcess();
+bool IsRunning(const ProcessIdentity& process);  // false for a zombie: it maps nothing any more
+
 // "/refit-4711-88231-`what`" for this process. what: letters, digits, '-'.
 std::string OwnedName(std::string_view what);
 
+// The name of `what` for one engine incarnation, never used again (RC-PAY-10). For SharedMemory::AddName.
+std::string IncarnationName(std::string_view what, const Incarnation& incarnation);
+
+// Whose name it is; nothing when it is not of our form. Safe on text from outside.
+std::optional<ProcessIdentity> OwnerOf(std::string_view name);
+
 // Removes every object in /dev/shm whose owner (pid and start time in the name) is dead. Returns the names removed.
+// An object whose creator holds it locked is left alone: containers may share /dev/shm but not their pids.
 std::vector<std::string> SweepDeadOwners();
 
 // An object mapped into this process. Owns the mapping, and the name where it was created here.
@@ -41,16 +60,23 @@ class SharedMemory {
   MutableBytes bytes() { return bytes_; }
 
   // A second name for the same memory (hard link): one per engine incarnation, never reused. Unlinked with the object.
+  // ALREADY_EXISTS when the name is taken.
   Status AddName(std::string name);
+  void RemoveName(std::string_view name);  // one that AddName gave; else nothing happens
   // Removes every name now; the memory lives as long as somebody maps it.
   void Unlink();
 
  private:
-  SharedMemory(std::string name, MutableBytes bytes, bool owner);
+  enum class Origin : std::uint8_t { kCreated, kOpened };
+  SharedMemory(std::string name, int descriptor, Origin origin) : name_(std::move(name)), file_(descriptor), origin_(origin) {}
+  Status Map(ByteCount size);
+
   std::string name_;
   std::vector<std::string> aliases_;
   MutableBytes bytes_;
-  bool owner_;
+  int file_;  // kept open: its lock tells sweepers of other containers that the creator lives
+  Origin origin_;
+  bool unlinked_ = false;
 };
 
 inline constexpr ByteCount kLoadHeaderSize = 64;  // torch's: int32 count at 0, data at 64 (settled D2)

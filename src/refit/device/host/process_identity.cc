@@ -1,0 +1,111 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who owns a name in /dev/shm, and whether that process still runs.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "refit/base/check.h"
+#include "refit/base/mutant.h"
+#include "refit/base/str.h"
+#include "refit/device/shared_memory.h"
+
+namespace refit::device {
+namespace {
+
+constexpr std::string_view kPrefix = "/refit-";
+constexpr std::size_t kMaxNameSize = 200;  // of a file's 255, and far below a descriptor's 512
+
+bool IsNameCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+}
+
+// The number that text begins with, up to a '-' that is taken off too.
+template <typename Number>
+std::optional<Number> TakeNumber(std::string_view& text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto length = static_cast<std::size_t>(end - text.data());
+  if (error != std::errc() || length == text.size() || text[length] != '-' || text.front() == '-') {
+    return std::nullopt;
+  }
+  text.remove_prefix(length + 1);
+  return number;
+}
+
+struct ProcessState {
+  char state = '?';
+  std::uint64_t start_time = 0;
+};
+
+// Fields 3 and 22 of /proc/<pid>/stat; the name before them may hold anything, ')' and spaces included.
+std::optional<ProcessState> StateOf(std::int32_t pid) {
+  std::ifstream file(StrCat("/proc/", pid, "/stat"));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  std::size_t at = text.rfind(") ");
+  if (at == std::string::npos || at + 2 >= text.size()) {
+    return std::nullopt;
+  }
+  at += 2;
+  ProcessState result;
+  result.state = text[at];
+  for (int field = 3; field < 22; ++field) {
+    at = text.find(' ', at);
+    if (at == std::string::npos) {
+      return std::nullopt;
+    }
+    ++at;
+  }
+  const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), result.start_time);
+  return error == std::errc() ? std::optional(result) : std::nullopt;
+}
+
+}  // namespace
+
+ProcessIdentity ThisProcess() {
+  const auto pid = static_cast<std::int32_t>(getpid());
+  const std::optional<ProcessState> state = StateOf(pid);
+  REFIT_CHECK(state.has_value(), "/proc is not mounted, or not of this pid namespace");
+  return {pid, state->start_time};
+}
+
+bool IsRunning(const ProcessIdentity& process) {
+  const std::optional<ProcessState> state = StateOf(process.pid);
+  return state && state->start_time == process.start_time && state->state != 'Z' && state->state != 'X';
+}
+
+std::string OwnedName(std::string_view what) {
+  const ProcessIdentity self = ThisProcess();
+  const std::string name = StrCat(kPrefix, self.pid, "-", self.start_time, "-", what);
+  REFIT_CHECK(OwnerOf(name).has_value(), "the name of shared memory is letters, digits and '-', not too long");
+  return name;
+}
+
+std::string IncarnationName(std::string_view what, const Incarnation& incarnation) {
+  const std::string id = ToHex(incarnation);
+  return OwnedName(StrCat(what, "-", REFIT_MUTANT("RC-PAY-10/one-name-for-two-incarnations", id, std::string("engine"))));
+}
+
+std::optional<ProcessIdentity> OwnerOf(std::string_view name) {
+  if (!name.starts_with(kPrefix) || name.size() > kMaxNameSize) {
+    return std::nullopt;
+  }
+  std::string_view rest = name.substr(kPrefix.size());
+  const std::optional<std::int32_t> pid = TakeNumber<std::int32_t>(rest);
+  if (!pid) {
+    return std::nullopt;
+  }
+  const std::optional<std::uint64_t> start_time = TakeNumber<std::uint64_t>(rest);
+  if (!start_time || rest.empty() || !std::all_of(rest.begin(), rest.end(), IsNameCharacter)) {
+    return std::nullopt;
+  }
+  return ProcessIdentity{*pid, *start_time};
+}
+
+}  // namespace refit::device
