@@ -30,7 +30,14 @@ struct GenerateOptions {
   std::vector<TokenId> stop_tokens;  // the last token delivered; none: only the length ends it
 };
 
-// Keys and values of the positions seen so far, of every rank and layer.
+// Keys and values of one rank's heads in one layer: positions x kv heads x head size.
+struct LayerCache {
+  std::vector<float> keys;
+  std::vector<float> values;
+};
+
+// Of the positions seen so far, of every layer and rank. Computed with the weights of their time: an engine that flushes
+// its cache begins a new one.
 class KvCache {
  public:
   std::size_t position_count() const { return position_count_; }
@@ -39,8 +46,7 @@ class KvCache {
  private:
   friend class Generator;
   std::size_t position_count_ = 0;
-  std::vector<std::vector<float>> keys_;    // [rank * layers + layer]: positions x kv heads x head size
-  std::vector<std::vector<float>> values_;
+  std::vector<std::vector<LayerCache>> layers_;  // [layer][rank]
 };
 
 // Thread: one generation at a time per Generator. Several Generators may share ranks.
@@ -51,6 +57,7 @@ class Generator {
   ~Generator();
 
   // Calls keep_going with each new token, right after it was chosen; false ends the generation before the next one.
+  // Parameters may change inside keep_going, and nowhere else during a generation.
   // Fails on an empty prompt, a token outside the vocabulary, more positions than the model has, released weights.
   Result<FinishReason> Generate(std::span<const TokenId> prompt, const GenerateOptions& options,
                                 const std::function<bool(TokenId)>& keep_going);
