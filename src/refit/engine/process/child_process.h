@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A child process in a group of its own, with its output in a log file: how agents start engines, and the demo starts
-// roles. Argument vector only, never a shell.
+// roles. Argument vector only, never a shell. Children are forked by one thread that lives as long as this process:
+// PDEATHSIG comes when the forking thread ends, so no caller's thread may be that one.
 
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +20,12 @@ struct ChildOptions {
   std::vector<std::string> arguments;    // [0] is the program's path
   std::vector<std::string> environment;  // "NAME=value", added to ours
   std::string log_path;                  // stdout and stderr, appended
-  std::string ready_prefix;              // a line of stdout that starts so means "ready"; empty: no waiting
+  std::string ready_prefix;              // a line of the output that starts so means "ready"; empty: no waiting
 };
 
-// Owns the child: the destructor kills the whole group and reaps it. The child dies with its parent (PDEATHSIG).
+// Owns the child: the destructor kills the whole group and reaps it. The child dies with its parent (PDEATHSIG); what
+// it started itself does so only where it asked for that, too.
+// Thread: one at a time.
 class ChildProcess {
  public:
   static Result<ChildProcess> Start(const ChildOptions& options);
@@ -41,8 +45,11 @@ class ChildProcess {
 
  private:
   ChildProcess() = default;
+  // Reads what the child wrote since; the rest of the ready line once it is whole.
+  std::optional<std::string> PollReadyLine();
+  void Reap(int options);  // waitpid's
   int pid_ = -1;
-  int ready_fd_ = -1;
+  int ready_fd_ = -1;  // the log, read from where this child began
   int exit_status_ = 0;
   bool ended_ = false;
   std::string log_path_;

@@ -1,0 +1,107 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/engine/sglang/http_client.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "refit/base/str.h"
+
+namespace refit::engine::sglang {
+namespace {
+
+constexpr ByteCount kHeaderLimit = 64 * kKiB;
+constexpr std::chrono::milliseconds kLongestCall = std::chrono::hours(24);
+
+// Appends what libcurl hands over; a short return makes libcurl end the transfer.
+struct Sink {
+  std::string bytes;
+  ByteCount limit = 0;
+  bool overflowed = false;
+};
+
+std::size_t Append(char* data, std::size_t size, std::size_t count, void* user) {
+  Sink& sink = *static_cast<Sink*>(user);
+  const std::size_t length = size * count;
+  if (sink.bytes.size() + length > sink.limit) {
+    sink.overflowed = true;
+    return 0;
+  }
+  sink.bytes.append(data, length);
+  return length;
+}
+
+using Handle = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
+using Headers = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
+
+Headers MakeHeaders(const HttpRequest& request) {
+  // libcurl would wait for "100 Continue" before a large body.
+  curl_slist* list = curl_slist_append(nullptr, "Expect:");
+  list = curl_slist_append(list, "Content-Type: application/json");
+  if (!request.bearer.empty()) {
+    list = curl_slist_append(list, StrCat("Authorization: Bearer ", request.bearer).c_str());
+  }
+  return {list, &curl_slist_free_all};
+}
+
+void Configure(CURL* curl, const HttpRequest& request, const Headers& headers, long timeout_ms) {
+  curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
+  if (!request.body.empty()) {
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.data());
+  }
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, timeout_ms);
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, timeout_ms);
+  curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, 1L);
+  curl_easy_setopt(curl, CURLOPT_FORBID_REUSE, 1L);
+  curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
+  curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+}
+
+}  // namespace
+
+Result<HttpResponse> SendHttp(const HttpRequest& request) {
+  static const CURLcode global = curl_global_init(CURL_GLOBAL_DEFAULT);
+  const Handle curl(curl_easy_init(), &curl_easy_cleanup);
+  if (global != CURLE_OK || curl == nullptr) {
+    return Internal("libcurl does not start");
+  }
+  // Zero would mean "for ever" to libcurl.
+  const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(request.deadline);
+  const long timeout_ms = std::clamp(timeout, std::chrono::milliseconds(1), kLongestCall).count();
+  const Headers headers = MakeHeaders(request);
+  Configure(curl.get(), request, headers, timeout_ms);
+  Sink body{.bytes = {}, .limit = request.body_limit};
+  Sink header{.bytes = {}, .limit = kHeaderLimit};
+  char error[CURL_ERROR_SIZE] = "";
+  curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, &Append);
+  curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &body);
+  curl_easy_setopt(curl.get(), CURLOPT_HEADERFUNCTION, &Append);
+  curl_easy_setopt(curl.get(), CURLOPT_HEADERDATA, &header);
+  curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, error);
+
+  const CURLcode code = curl_easy_perform(curl.get());
+  if (body.overflowed || header.overflowed) {
+    return ResourceExhausted(StrCat(request.url, ": the answer is longer than ",
+                                    body.overflowed ? body.limit : header.limit, " bytes"));
+  }
+  if (code == CURLE_OPERATION_TIMEDOUT) {
+    return DeadlineExceeded(StrCat(request.url, ": no complete answer within ", timeout_ms, " ms"));
+  }
+  if (code != CURLE_OK) {
+    return Unavailable(StrCat(request.url, ": ", error[0] != '\0' ? error : curl_easy_strerror(code)));
+  }
+  long status = 0;
+  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  return HttpResponse{.status = static_cast<int>(status), .body = std::move(body.bytes)};
+}
+
+}  // namespace refit::engine::sglang

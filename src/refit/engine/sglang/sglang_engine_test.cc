@@ -1,0 +1,2 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
