@@ -1,0 +1,80 @@
+# Thin: each target calls a script or a preset. Start with `make demo` or `make test`.
+SHELL := /bin/bash
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+STEP := tools/step.sh
+JOBS := $(shell nproc)
+BUILD := build
+
+# `make demo ARGS="--model DIR"`: what follows `refit demo`.
+ARGS ?=
+
+.PHONY: help deps configure build model demo test bench lint mutants coverage fuzz clean
+
+help:
+	@echo 'make deps      installs the packages that building needs (root, or sudo)'
+	@echo 'make build     builds build/bin/refit and build/bin/refit-engine'
+	@echo 'make demo      a refit of two engines with a real language model; ARGS="..." goes to refit demo'
+	@echo 'make test      everything that must be green, CTest last'
+	@echo 'make bench     the shared-memory path against what this memory can do'
+	@echo 'make lint      layers, banned words, format; clang-tidy on the files you changed'
+	@echo 'make mutants   planted bugs: each must turn a test red'
+	@echo 'make coverage  the core under sanitizers, its lines counted'
+	@echo 'make fuzz      libFuzzer on every parser, SECONDS_EACH=60'
+	@echo 'make clean     removes the build folders'
+
+deps:
+	@$(STEP) deps tools/deps.sh
+
+configure: deps
+	@$(STEP) configure cmake --preset dev --log-level=WARNING
+
+build: configure
+	@$(STEP) build ninja -C $(BUILD) -j $(JOBS) refit refit-engine
+
+# The folder of the demo's model, in the cache outside the tree; no network is needed once it is there.
+model: configure
+	@$(STEP) model bash -o pipefail -c 'tools/demo_model/fetch.sh | tail -n 1 >$(BUILD)/demo_model'
+
+OTHER_MODEL := $(findstring --model,$(ARGS))$(findstring --random,$(ARGS))$(findstring --help,$(ARGS))
+demo: build $(if $(OTHER_MODEL),,model)
+	@exec $(BUILD)/bin/refit demo $(if $(OTHER_MODEL),,--model "$$(cat $(BUILD)/demo_model)") $(ARGS)
+
+# CTest's summary must be the last thing printed, so nothing follows it. Without the model (no network and nothing cached)
+# the tests that need it say so and are skipped.
+test: configure
+	@$(STEP) tidy tools/tidy.py
+	@$(STEP) build ninja -C $(BUILD) -j $(JOBS)
+	@$(MAKE) --no-print-directory coverage
+	@$(MAKE) --no-print-directory model || echo 'no demo model: the tests that need it are skipped'
+	@REFIT_DEMO_MODEL=$$(cat $(BUILD)/demo_model) exec ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+bench: build
+	@$(STEP) 'bench qwen3-0.6b' $(BUILD)/bin/refit bench shm --random qwen3-0.6b --json
+	@$(STEP) 'bench moe-18k' $(BUILD)/bin/refit bench shm --random moe-18k --json
+
+lint: deps
+	@$(STEP) tidy tools/tidy.py
+	@$(STEP) tools-test python3 -m unittest discover -q -s tools -p '*_test.py'
+	@$(STEP) mutant-tables tools/mutants.py --check
+	@$(STEP) format tools/lint.sh format
+	@$(STEP) clang-tidy tools/lint.sh tidy
+
+mutants: deps
+	@$(STEP) mutants-configure cmake --preset mutants --log-level=WARNING
+	@$(STEP) mutants-build ninja -C build-mutants -j $(JOBS) $$(tools/mutants.py --programs)
+	@tools/mutants.py build-mutants
+
+coverage: deps
+	@$(STEP) coverage-configure cmake --preset coverage --log-level=WARNING
+	@$(STEP) coverage tools/coverage.py build-coverage
+
+SECONDS_EACH ?= 60
+fuzz:
+	@tools/deps.sh --lint
+	@$(STEP) fuzz-configure cmake --preset fuzz --log-level=WARNING
+	@$(STEP) fuzz tools/lint.sh fuzz $(SECONDS_EACH)
+
+clean:
+	rm -rf build build-release build-mutants build-coverage build-asan build-tsan build-fuzz
