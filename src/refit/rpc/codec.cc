@@ -10,6 +10,10 @@
 namespace refit::rpc {
 namespace {
 
+// The private overloads below stand beside the public ones.
+using rpc::Decode;
+using rpc::Encode;
+
 template <typename Kind>
 Result<Kind> DecodeKind(std::uint32_t value, Kind last, std::string_view what) {
   if (value == 0 || value > static_cast<std::uint32_t>(last) + 1) {
@@ -259,6 +263,7 @@ void Encode(const SenderMessage& message, v1::FromSender* out) {
   if (const auto* opened = std::get_if<StreamOpened>(&message)) {
     v1::StreamOpened* wire = out->mutable_opened();
     wire->set_attempt(opened->attempt.packed());
+    wire->set_transport_address(opened->transport_address);
     for (const LoadSlotDescriptor& slot : opened->slots) {
       v1::LoadSlotDescriptor* descriptor = wire->add_slots();
       descriptor->set_memory(slot.descriptor);
@@ -278,7 +283,7 @@ void Encode(const SenderMessage& message, v1::FromSender* out) {
 }
 Result<SenderMessage> Decode(const v1::FromSender& in) {
   if (in.has_opened()) {
-    StreamOpened opened{AttemptId::FromPacked(in.opened().attempt()), {}};
+    StreamOpened opened{AttemptId::FromPacked(in.opened().attempt()), in.opened().transport_address(), {}};
     for (const v1::LoadSlotDescriptor& slot : in.opened().slots()) {
       opened.slots.push_back({slot.memory(), slot.name()});
     }

@@ -54,7 +54,6 @@ EngineReport DecodeEngine(const v1::EngineOutcome& in) {
 void EncodeSlot(const SlotReport& slot, v1::SlotStatus* out) {
   out->set_slot(slot.slot.value());
   Encode(slot.incarnation, out->mutable_incarnation());
-  out->set_registered(!slot.incarnation.is_zero());
   out->set_engine_url(slot.engine_url);
   out->set_engine_version(slot.engine_version);
   out->set_engine_pid(slot.engine_pid);
@@ -140,7 +139,6 @@ void Encode(const FleetReport& report, v1::FleetStatus* out) {
     v1::PolicyStatus* wire = out->add_policies();
     wire->set_rank(policy.rank.value());
     Encode(policy.incarnation, wire->mutable_incarnation());
-    wire->set_registered(!policy.incarnation.is_zero());
     wire->set_address(policy.address);
     wire->set_source(policy.source);
   }

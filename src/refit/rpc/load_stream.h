@@ -38,6 +38,7 @@ struct LoadSlotDescriptor {
 // First message of the sender. The slots live as long as the engine's incarnation.
 struct StreamOpened {
   AttemptId attempt;
+  std::string transport_address;  // where the receiver binds its link
   std::vector<LoadSlotDescriptor> slots;
 };
 struct LoadAnnouncement {

@@ -174,7 +174,7 @@ class FakePolicy final : public PolicyHandler {
     return NotFound("nothing leased");
   }
   void Serve(const OpenStream& open, SenderStream& stream) override {
-    EXPECT_TRUE(stream.Send(StreamOpened{open.stamp.attempt, {{"shm:x:1", "/x"}}}).ok());
+    EXPECT_TRUE(stream.Send(StreamOpened{open.stamp.attempt, "shm:here", {{"shm:x:1", "/x"}}}).ok());
     for (std::uint64_t seq = 0; seq < 3; ++seq) {
       const stream::Bucket bucket{.seq = LoadSeq(seq), .entries = {}, .used = 0, .is_last = seq == 2};
       EXPECT_TRUE(stream.Send(LoadAnnouncement{open.stamp.attempt, open.stamp.incarnation, 0, bucket, {}}).ok());
