@@ -53,6 +53,16 @@ def is_test(path):
     return path.startswith(("tests/", "examples/")) or re.search(r"_(test|fuzz)\.cc$", path) is not None
 
 
+def listed_rules(text):
+    """The rules that a page lists: RC-A-01, also as RC-A-01…04 and RC-A-01, -03, -05…07."""
+    rules = set()
+    for family, numbers in re.findall(r"\b((?:RC|RX)-[A-Z]+)((?:,? ?-[A-Z]?\d+(?:…\d+)?)+)", text):
+        for letter, first, last in re.findall(r"-([A-Z]?)(\d+)(?:…(\d+))?", numbers):
+            for number in range(int(first), int(last or first) + 1):
+                rules.add(f"{family}-{letter}{number:0{len(first)}}")
+    return rules
+
+
 class Tidy:
     def __init__(self, root):
         self.root = pathlib.Path(root)
@@ -78,6 +88,7 @@ class Tidy:
                 self.check_code(path, text)
                 self.check_rules_exist(path, text, known_rules)
         self.check_dead_headers()
+        self.check_scope(known_rules)
         return sorted(self.problems)
 
     def read(self):
@@ -223,6 +234,19 @@ class Tidy:
             if path.startswith("docs/spec/"):
                 known |= {m.group(1) for m in re.finditer(r"^\| *((?:RC|RX)-[A-Z]+-[A-Z]?\d+)\b", text, re.M)}
         return known
+
+    def check_scope(self, known):
+        """A rule is named by a test, or docs/spec/scope.md says why not."""
+        scope = self.texts.get("docs/spec/scope.md")
+        if scope is None:
+            return
+        tested = {m.group() for path, text in self.texts.items()
+                  if is_test(path) or path.endswith("_test.py") for m in RULE.finditer(text)}
+        owed = listed_rules(scope)
+        for rule in sorted(known - tested - owed):
+            self.say("docs/spec/scope.md", 1, f"{rule}: no test names it (write the test, or say here what it waits for)")
+        for rule in sorted(owed - known):
+            self.say("docs/spec/scope.md", 1, f"{rule}: no such rule (mend the id)")
 
     def check_rules_exist(self, path, text, known):
         if not known:

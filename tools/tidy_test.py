@@ -157,8 +157,17 @@ class TidyTest(Tree):
         self.code("src/refit/base/a.cc", "// RC-BKT-01 and RC-BKT-77\n")
         self.expect("RC-BKT-77")
 
+    def test_a_rule_is_tested_or_in_the_scope(self):
+        self.write("docs/spec/c.md", "".join(f"| RC-A-0{n} | text |\n" for n in range(1, 7)))
+        self.write("docs/spec/scope.md", "| RC-A-01, -02…04 | owed |\n")
+        self.code("tests/a_test.cc", "// RC-A-05\n")
+        self.write("tests/CMakeLists.txt", "a_test.cc")
+        self.expect("RC-A-06: no test names it")
+
 
 class MutantsTest(Tree):
+    """RC-TEST-01: a planted bug that no test notices is reported, and so is a test that proves nothing."""
+
     def test_tables_and_code_agree(self):
         self.write("tests/mutants/a.txt", "# comment\nRC-A-1/x a_test A.*\nowed RC-A-2 not yet\n")
         self.write("src/refit/base/a.cc", 'REFIT_MUTANT("RC-A-1/x", 1, 2)')
