@@ -264,10 +264,8 @@ void Encode(const SenderMessage& message, v1::FromSender* out) {
     v1::StreamOpened* wire = out->mutable_opened();
     wire->set_attempt(opened->attempt.packed());
     wire->set_transport_address(opened->transport_address);
-    for (const LoadSlotDescriptor& slot : opened->slots) {
-      v1::LoadSlotDescriptor* descriptor = wire->add_slots();
-      descriptor->set_memory(slot.descriptor);
-      descriptor->set_name(slot.name);
+    for (const std::string& slot : opened->slots) {
+      wire->add_slots(slot);
     }
   } else if (const auto* announced = std::get_if<LoadAnnouncement>(&message)) {
     v1::Announcement* wire = out->mutable_announcement();
@@ -283,10 +281,9 @@ void Encode(const SenderMessage& message, v1::FromSender* out) {
 }
 Result<SenderMessage> Decode(const v1::FromSender& in) {
   if (in.has_opened()) {
-    StreamOpened opened{AttemptId::FromPacked(in.opened().attempt()), in.opened().transport_address(), {}};
-    for (const v1::LoadSlotDescriptor& slot : in.opened().slots()) {
-      opened.slots.push_back({slot.memory(), slot.name()});
-    }
+    const v1::StreamOpened& wire = in.opened();
+    StreamOpened opened{AttemptId::FromPacked(wire.attempt()), wire.transport_address(),
+                        {wire.slots().begin(), wire.slots().end()}};
     return SenderMessage(std::move(opened));
   }
   if (in.has_announcement()) {

@@ -30,16 +30,11 @@ struct OpenStream {
   ByteCount load_bytes = 0;
 };
 
-struct LoadSlotDescriptor {
-  std::string descriptor;  // for transport::Link::MapInPlace
-  std::string name;        // the name that this incarnation's ranks open
-};
-
 // First message of the sender. The slots live as long as the engine's incarnation.
 struct StreamOpened {
   AttemptId attempt;
   std::string transport_address;  // where the receiver binds its link
-  std::vector<LoadSlotDescriptor> slots;
+  std::vector<std::string> slots;  // descriptors of the load slots, for transport::Link::MapInPlace
 };
 struct LoadAnnouncement {
   AttemptId attempt;

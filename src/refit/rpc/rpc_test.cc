@@ -174,7 +174,7 @@ class FakePolicy final : public PolicyHandler {
     return NotFound("nothing leased");
   }
   void Serve(const OpenStream& open, SenderStream& stream) override {
-    EXPECT_TRUE(stream.Send(StreamOpened{open.stamp.attempt, "shm:here", {{"shm:x:1", "/x"}}}).ok());
+    EXPECT_TRUE(stream.Send(StreamOpened{open.stamp.attempt, "host:here", {"shm:/x:1"}}).ok());
     for (std::uint64_t seq = 0; seq < 3; ++seq) {
       const stream::Bucket bucket{.seq = LoadSeq(seq), .entries = {}, .used = 0, .is_last = seq == 2};
       EXPECT_TRUE(stream.Send(LoadAnnouncement{open.stamp.attempt, open.stamp.incarnation, 0, bucket, {}}).ok());
@@ -197,7 +197,7 @@ TEST(LoadStream, AnnouncementsAndReleasesAlternate) {
     ASSERT_TRUE(stream.has_value());
     const auto opened = (*stream)->Next();
     ASSERT_TRUE(opened.has_value()) << opened.status().ToString();
-    EXPECT_EQ(std::get<StreamOpened>(*opened).slots[0].name, "/x");
+    EXPECT_EQ(std::get<StreamOpened>(*opened).slots[0], "shm:/x:1");
     for (std::uint64_t seq = 0; seq < 3; ++seq) {
       const auto announced = (*stream)->Next();
       ASSERT_TRUE(announced.has_value());

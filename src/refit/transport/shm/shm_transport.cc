@@ -147,9 +147,17 @@ void ShmTransport::Release(MutableBytes memory) {
 // Each export is a name of its own, so that Unexport takes away exactly that one.
 Result<Descriptor> ShmTransport::Export(MutableBytes memory) {
   const std::lock_guard lock(mutex_);
+  return ExportAs(device::OwnedName(StrCat("export-", next_name_++)), memory);
+}
+
+Result<Descriptor> ShmTransport::ExportTo(const Incarnation& reader, MutableBytes memory) {
+  const std::lock_guard lock(mutex_);
+  return ExportAs(device::IncarnationName(StrCat("export-", next_name_++), reader), memory);
+}
+
+Result<Descriptor> ShmTransport::ExportAs(std::string name, MutableBytes memory) {
   for (const std::unique_ptr<SharedMemory>& object : objects_) {
     if (object->bytes().data() == memory.data() && object->bytes().size() == memory.size()) {
-      std::string name = device::OwnedName(StrCat("export-", next_name_++));
       REFIT_RETURN_IF_ERROR(object->AddName(name));
       return Descriptor{StrCat(kDescriptorPrefix, name, ":", memory.size())};
     }
