@@ -67,11 +67,51 @@ class Controller {
   void HandleDeadline(Instant now, ControllerEffects& out);
   Instant next_deadline() const;
 
-  sync::SessionPhase phase() const;           // kIdle where no sync runs
-  WeightVersion committed() const;
-  bool stale() const;                         // RC-SYNC-01
-  const std::optional<Status>& latch() const; // RC-TERM-02
+  sync::SessionPhase phase() const;  // kIdle where no sync runs
+  WeightVersion committed() const { return committed_; }
+  bool stale() const { return stale_; }                          // RC-SYNC-01
+  const std::optional<Status>& latch() const { return latch_; }  // RC-TERM-02
   std::vector<SlotView> slots() const;
+
+ private:
+  struct Slot {
+    std::optional<sync::EngineMember> member;
+    CommandSeq next_seq{1};
+    WeightVersion version;  // that it serves, or served last
+    std::string last_error;
+  };
+  struct Worker {
+    std::optional<sync::PolicyMember> member;
+    CommandSeq next_seq{1};
+  };
+  struct Recorded {
+    Status status;
+    sync::Outcome outcome;
+  };
+
+  void OnAgentRegistered(const sync::EngineMember& member, Instant now, ControllerEffects& out);
+  void OnAgentGone(const AgentGone& event, Instant now, ControllerEffects& out);
+  void OnPolicyRegistered(const sync::PolicyMember& member, Instant now, ControllerEffects& out);
+  void OnPolicyGone(const PolicyGone& event, Instant now, ControllerEffects& out);
+  void OnSyncRequested(const SyncRequested& event, Instant now, ControllerEffects& out);
+  Status CheckRegistered() const;
+  void StartSession(const SyncRequested& event, Instant now, ControllerEffects& out);
+  void Forward(const sync::SessionEvent& event, Instant now, ControllerEffects& out);
+  void CarryOut(sync::SessionEffects effects, ControllerEffects& out);
+  void OnFinished(const sync::Outcome& outcome, ControllerEffects& out);
+
+  ControllerOptions options_;
+  std::map<SlotIndex, Slot> slots_;
+  std::map<PolicyRank, Worker> policies_;
+  std::optional<sync::Session> session_;
+  std::vector<std::string> waiting_;          // request ids of the running sync
+  std::map<std::string, Recorded> recorded_;  // what finished requests got, the newest few
+  std::vector<std::string> recorded_order_;
+  std::uint32_t attempts_ = 0;
+  WeightVersion committed_;
+  WeightVersion burned_;
+  bool stale_ = true;
+  std::optional<Status> latch_;
 };
 
 }  // namespace refit::control

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "refit/base/time.h"
 #include "refit/sync/command.h"
 #include "refit/sync/engine_call.h"
+#include "refit/sync/envelope.h"
 #include "refit/sync/profile.h"
 #include "refit/weights/manifest.h"
 
@@ -91,8 +93,81 @@ class EngineAgent {
   void Handle(const EngineAgentEvent& event, Instant now, EngineAgentEffects& out);
   void HandleDeadline(Instant now, EngineAgentEffects& out);
   Instant next_deadline() const;  // the next flush retry, or the running command's budget
-  AgentPhase phase() const;
-  const sync::Residue& residue() const;
+  AgentPhase phase() const { return phase_; }
+  const sync::Residue& residue() const { return residue_; }
+
+ private:
+  // How far this attempt has come on the engine. Each step needs the one before.
+  enum class Prepared : std::uint8_t { kNothing, kPaused, kFlushed, kReady };
+  enum class Transfer : std::uint8_t { kNone, kRunning, kStopping };  // kNone: nothing runs, everything is fenced
+
+  struct Running {
+    sync::AgentCommand command;
+    Instant deadline;
+  };
+  struct Outstanding {
+    std::uint64_t call;
+    sync::Operation operation;
+  };
+
+  // engine_agent.cc: the fences, commands and their answers.
+  Status CheckFence(const sync::AgentCommand& command) const;
+  Status CheckPhase(const sync::AgentCommand& command) const;
+  Status CheckAttempt(const sync::AgentCommand& command) const;
+  void OnCommand(const sync::AgentCommand& command, Instant now, EngineAgentEffects& out);
+  void Start(Instant now, EngineAgentEffects& out);
+  void StartAttempt(Instant now, EngineAgentEffects& out);
+  void Complete(EngineAgentEffects& out);
+  void Finish(sync::ReplyKind kind, Status status, EngineAgentEffects& out);
+  void Overtake(EngineAgentEffects& out);
+  void AnswerOvertakers(EngineAgentEffects& out);
+  void Reply(const sync::AgentCommand& command, sync::ReplyKind kind, Status status, EngineAgentEffects& out) const;
+  void Kill(const Status& status, EngineAgentEffects& out);
+  void OnBudgetSpent(EngineAgentEffects& out);
+
+  // engine_agent_calls.cc: one engine call at a time, and the transfer.
+  void NextCall(Instant now, EngineAgentEffects& out);
+  void OnAnswer(const EngineAnswered& event, Instant now, EngineAgentEffects& out);
+  void OnRefused(sync::Operation operation, const sync::Answer& answer, Instant now, EngineAgentEffects& out);
+  void RefuseFlush(EngineAgentEffects& out);
+  void OnUpdateAnswer(const sync::Answer& answer, Instant now, EngineAgentEffects& out);
+  void Record(sync::Operation operation);
+  void PostNextUpdate(Instant now, EngineAgentEffects& out);
+  void StopTransferBecause(Status status, EngineAgentEffects& out);
+  void SettleTransfer(Instant now, EngineAgentEffects& out);
+  void FailTransfer(EngineAgentEffects& out);
+  Duration Within(Duration deadline, Instant now) const;
+
+  EngineAgentOptions options_;
+  AgentPhase phase_ = AgentPhase::kServing;
+  sync::Residue residue_ = sync::Residue::Old(WeightVersion(0));
+  sync::SessionFamily family_;  // as configured, until `begin` shows another
+  sync::EngineFacts facts_;
+  bool paused_ = false;
+  bool held_ = false;  // answered a HOLD: only ACTIVATE wakes it
+
+  Term highest_term_;
+  CommandSeq highest_seq_;
+  AttemptId attempt_;
+  WeightVersion version_;  // that the attempt installs
+  std::vector<sync::StreamSource> streams_;
+  Prepared prepared_ = Prepared::kNothing;
+
+  std::optional<Running> running_;
+  std::vector<Running> overtakers_;  // wait for the call or the transfer under way to settle
+  Status failure_;                   // why the running command will fail once what is under way has settled
+  std::deque<sync::Operation> calls_;
+  std::optional<Outstanding> outstanding_;
+  std::uint64_t next_call_ = 1;
+  bool begin_retried_ = false;
+  Instant flush_retry_at_ = kNever;
+  std::string flush_refusal_;
+
+  Transfer transfer_ = Transfer::kNone;
+  AttemptId transfer_attempt_;
+  bool opened_ = false;  // this attempt's first `update` was posted
+  std::uint32_t loads_waiting_ = 0;
+  std::optional<sync::TransferTotals> ended_;
 };
 
 }  // namespace refit::peer

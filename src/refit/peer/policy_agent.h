@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -54,7 +55,33 @@ class PolicyAgent {
   void Handle(const PolicyAgentEvent& event, Instant now, PolicyAgentEffects& out);
   void HandleDeadline(Instant now, PolicyAgentEffects& out);
   Instant next_deadline() const;
-  PolicyPhase phase() const;
+  PolicyPhase phase() const { return phase_; }
+
+ private:
+  struct Running {
+    sync::PolicyCommand command;
+    Instant deadline;
+  };
+
+  Status CheckFence(const sync::PolicyCommand& command) const;
+  void OnCommand(const sync::PolicyCommand& command, Instant now, PolicyAgentEffects& out);
+  void OnBusyCommand(const sync::PolicyCommand& command, Instant now, PolicyAgentEffects& out);
+  void OnOpened(const SourceOpened& event, PolicyAgentEffects& out);
+  void OnEnded(const SendEnded& event, PolicyAgentEffects& out);
+  void Close(PolicyAgentEffects& out);
+  void Stop(PolicyAgentEffects& out);
+  void AnswerWaiting(PolicyAgentEffects& out);
+  static void Reply(const sync::PolicyCommand& command, sync::ReplyKind kind, Status status, PolicyAgentEffects& out);
+
+  PolicyAgentOptions options_;
+  PolicyPhase phase_ = PolicyPhase::kIdle;
+  Term highest_term_;
+  CommandSeq highest_seq_;
+  AttemptId attempt_;
+  std::optional<Running> running_;  // the lease or send under way; none where it was answered `source blocked`
+  std::vector<Running> waiting_;    // abort, release: answered when the source has returned
+  bool stopping_ = false;
+  bool close_on_return_ = false;
 };
 
 }  // namespace refit::peer

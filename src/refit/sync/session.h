@@ -129,7 +129,80 @@ class Session {
   void Handle(const SessionEvent& event, Instant now, SessionEffects& out);
   void HandleDeadline(Instant now, SessionEffects& out);
   Instant next_deadline() const;
-  SessionPhase phase() const;
+  SessionPhase phase() const { return phase_; }
+
+ private:
+  struct Engine {
+    EngineMember member;
+    std::vector<StreamSource> streams;
+    CommandSeq next_seq;
+    std::size_t step = 0;                               // of Envelope(): the next one
+    std::map<CommandSeq, AgentCommandKind> outstanding;  // one, and what overtook it
+    EngineOutcome outcome;                              // status: its first failure; from then on it is no member
+    bool gone = false;                                  // killed or lost: no command reaches it
+    bool held = false;
+    bool hold_sent = false;
+    bool abort_sent = false;
+    bool resume_sent = false;
+  };
+  struct Policy {
+    PolicyMember member;
+    CommandSeq next_seq;
+    std::map<CommandSeq, PolicyCommandKind> outstanding;
+    std::shared_ptr<const weights::Manifest> manifest;
+    std::vector<Receiver> receivers;
+    bool leased = false;
+    bool sent = false;
+    bool abort_sent = false;
+    bool gone = false;
+    Digest digest;
+    TransferTotals totals;
+  };
+
+  // session.cc: events, failures, the end.
+  void OnStarted(Instant now, SessionEffects& out);
+  void OnAgentReplied(const AgentReplied& event, Instant now);
+  void OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now);
+  void OnAgentLost(const AgentLost& event);
+  void OnPolicyReplied(const PolicyReplied& event);
+  void OnPolicyLost(const PolicyLost& event);
+  void FailEngine(Engine& engine, const Status& status);
+  void Fail(const Status& status, std::uint32_t place);
+  void Finish(const Status& status, Instant now, SessionEffects& out);
+  std::string WaitingFor() const;
+
+  // session_steps.cc: what to send next.
+  void Advance(Instant now, SessionEffects& out);
+  void AdvanceLeasing(Instant now, SessionEffects& out);
+  void AdvanceEnvelope(Instant now, SessionEffects& out);
+  bool DispatchSteps(Instant now, SessionEffects& out);
+  void DispatchTransfer(Instant now, SessionEffects& out);
+  void AdvanceDeciding(Instant now, SessionEffects& out);
+  void AdvanceActivating(Instant now, SessionEffects& out);
+  void AdvanceUndoing(Instant now, SessionEffects& out);
+  bool MayResumeOld(const Engine& engine) const;
+  Status Verify() const;
+  bool AllSent() const;
+  std::size_t MembersNeeded() const;
+  std::vector<SlotIndex> Members() const;
+  Stamp MakeStamp(Incarnation incarnation, CommandSeq& next_seq) const;
+  void Send(Engine& engine, AgentCommandKind kind, Instant now, SessionEffects& out);
+  void Send(Policy& policy, PolicyCommandKind kind, Instant now, SessionEffects& out);
+  Instant BudgetEnd(AgentCommandKind kind) const;
+
+  SessionOptions options_;
+  SessionPhase phase_ = SessionPhase::kIdle;
+  std::vector<Engine> engines_;     // by slot
+  std::vector<Policy> policies_;    // by rank
+  Instant prepare_deadline_{};      // of steps before the transfer: one engine's flush must not eat the whole budget
+  Instant work_deadline_{};         // what remains until the deadline is for undoing
+  Digest digest_;                   // root of what the senders sent
+  std::optional<Status> failure_;   // primary; its place decides between those of one step
+  std::uint32_t failure_place_ = 0;
+  bool transfer_started_ = false;
+  bool append_sent_ = false;
+  bool committed_ = false;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace refit::sync
