@@ -49,9 +49,10 @@ Status BucketMerger::AcceptEntry(const Bucket& bucket, std::size_t index, MergeS
     step.tensors.push_back({.spec = entry.spec, .size = size, .reassembled = false, .offset = entry.offset});
     return OkStatus();
   }
-  if (index != 0) {
-    return Broken(StrCat("a chunk of tensor ", entry.spec.name, " is entry ", index, " of bucket ", bucket.seq,
-                         ", chunks come first"));
+  // The packer opens a bucket for every chunk of a large tensor. So a step never joins more than one tensor.
+  if (entry.offset != 0) {
+    return Broken(StrCat("a chunk of tensor ", entry.spec.name, " starts at byte ", entry.offset, " of bucket ",
+                         bucket.seq, ", not at its start"));
   }
   if (!open_.has_value()) {
     open_ = entry.spec;

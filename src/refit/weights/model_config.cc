@@ -44,15 +44,17 @@ std::vector<std::string> WhatDoesNotDivide(const ModelConfig& config, std::int64
   std::vector<std::string> out;
   const auto check = [&out, tp_size](std::string_view name, std::int64_t value) {
     if (value % tp_size != 0) {
-      out.push_back(StrCat(value, " ", name));
+      out.push_back(StrCat(name, " of ", value));
     }
   };
-  check("heads", config.head_count);
+  if (config.head_count % tp_size != 0) {
+    out.push_back(StrCat(config.head_count, " heads"));
+  }
   if (config.kv_head_count % tp_size != 0 &&
       REFIT_MUTANT("RC-CFG-18/no-replication", tp_size % config.kv_head_count != 0, true)) {
     out.push_back(StrCat(config.kv_head_count, " KV heads"));
   }
-  check("vocabulary entries", config.vocab_size);
+  check("vocabulary", config.vocab_size);
   if (IsMoe(config)) {
     check("expert intermediate size", config.expert_intermediate_size);
   } else {
@@ -126,7 +128,8 @@ Status CheckModelConfig(const ModelConfig& config) {
                                   " heads"));
   }
   if (config.head_size % 2 != 0) {
-    return InvalidArgument(StrCat("model config: head size is ", config.head_size), "give an even one: RoPE pairs values");
+    return InvalidArgument(StrCat("model config: head size is ", config.head_size),
+                           "give an even one: rotary embeddings turn pairs of values");
   }
   if (IsMoe(config) && config.experts_per_token > config.expert_count) {
     return InvalidArgument(StrCat("model config: ", config.experts_per_token, " experts per token of ",

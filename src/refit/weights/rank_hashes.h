@@ -31,7 +31,8 @@ struct HashDifference {
   friend bool operator==(const HashDifference&, const HashDifference&) = default;
 };
 
-// Every difference, by rank and name. Compares the *set* of names and every hash on every rank: never only what both have.
+// Every difference, by rank and name. Compares the *set* of names and every hash on every rank: never only what both
+// have.
 std::vector<HashDifference> CompareRankHashes(const std::vector<RankHashes>& expected,
                                               const std::vector<RankHashes>& actual);
 
