@@ -35,6 +35,31 @@ std::size_t Append(char* data, std::size_t size, std::size_t count, void* user) 
   return length;
 }
 
+// libcurl takes headers that end in the middle for an answer.
+struct HeaderSink {
+  Sink sink;
+  bool ended = false;  // the blank line after the last status line came
+};
+
+std::size_t AppendHeader(char* data, std::size_t size, std::size_t count, void* user) {
+  HeaderSink& header = *static_cast<HeaderSink*>(user);
+  const std::string_view line(data, size * count);
+  if (line.starts_with("HTTP/")) {
+    header.ended = false;
+  } else if (line == "\r\n" || line == "\n") {
+    header.ended = true;
+  }
+  return Append(data, size, count, &header.sink);
+}
+
+// An answer of no stated length ends where the connection does: nobody can tell whether it is whole.
+bool HasLength(CURL* curl) {
+  curl_off_t length = -1;
+  curl_header* encoding = nullptr;
+  return (curl_easy_getinfo(curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length) == CURLE_OK && length >= 0) ||
+         curl_easy_header(curl, "Transfer-Encoding", 0, CURLH_HEADER, -1, &encoding) == CURLHE_OK;
+}
+
 using Handle = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
 using Headers = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
 
@@ -80,24 +105,27 @@ Result<HttpResponse> SendHttp(const HttpRequest& request) {
   const Headers headers = MakeHeaders(request);
   Configure(curl.get(), request, headers, timeout_ms);
   Sink body{.bytes = {}, .limit = request.body_limit};
-  Sink header{.bytes = {}, .limit = kHeaderLimit};
+  HeaderSink header{.sink = {.bytes = {}, .limit = kHeaderLimit}};
   char error[CURL_ERROR_SIZE] = "";
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, &Append);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &body);
-  curl_easy_setopt(curl.get(), CURLOPT_HEADERFUNCTION, &Append);
+  curl_easy_setopt(curl.get(), CURLOPT_HEADERFUNCTION, &AppendHeader);
   curl_easy_setopt(curl.get(), CURLOPT_HEADERDATA, &header);
   curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, error);
 
   const CURLcode code = curl_easy_perform(curl.get());
-  if (body.overflowed || header.overflowed) {
+  if (body.overflowed || header.sink.overflowed) {
     return ResourceExhausted(StrCat(request.url, ": the answer is longer than ",
-                                    body.overflowed ? body.limit : header.limit, " bytes"));
+                                    body.overflowed ? body.limit : header.sink.limit, " bytes"));
   }
   if (code == CURLE_OPERATION_TIMEDOUT) {
     return DeadlineExceeded(StrCat(request.url, ": no complete answer within ", timeout_ms, " ms"));
   }
   if (code != CURLE_OK) {
     return Unavailable(StrCat(request.url, ": ", error[0] != '\0' ? error : curl_easy_strerror(code)));
+  }
+  if (!header.ended || !HasLength(curl.get())) {
+    return Unavailable(StrCat(request.url, ": the answer ", header.ended ? "states no length" : "ends in its headers"));
   }
   long status = 0;
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);

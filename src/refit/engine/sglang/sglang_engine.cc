@@ -300,9 +300,13 @@ Result<Generation> SglangEngine::Generate(const GenerateRequest& request, Durati
   if (const auto found = reply.find("text"); found != reply.end() && found->is_string()) {
     generation.text = found->get<std::string>();
   }
-  for (const Json& token : reply.value("output_ids", Json::array())) {
-    if (!token.is_number_integer()) {
-      return Unavailable(StrCat(options_.url, "/generate: output_ids holds something that is no token"));
+  const auto tokens = reply.find("output_ids");
+  if (tokens == reply.end() || !tokens->is_array()) {
+    return Unavailable(StrCat(options_.url, "/generate: the answer has no output_ids"));
+  }
+  for (const Json& token : *tokens) {
+    if (!token.is_number_integer() || !std::in_range<std::int32_t>(token.get<std::int64_t>())) {
+      return Unavailable(StrCat(options_.url, "/generate: output_ids holds ", CapMessage(token.dump())));
     }
     generation.token_ids.push_back(token.get<std::int32_t>());
   }
