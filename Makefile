@@ -48,7 +48,7 @@ test: configure
 	@$(STEP) build ninja -C $(BUILD) -j $(JOBS)
 	@$(MAKE) --no-print-directory coverage
 	@$(MAKE) --no-print-directory model || echo 'no demo model: the tests that need it are skipped'
-	@REFIT_DEMO_MODEL=$$(cat $(BUILD)/demo_model) exec ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	@REFIT_DEMO_MODEL=$$(cat $(BUILD)/demo_model 2>/dev/null) exec ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 bench: build
 	@$(STEP) 'bench qwen3-0.6b' $(BUILD)/bin/refit bench shm --random qwen3-0.6b --json

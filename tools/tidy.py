@@ -244,7 +244,7 @@ class Tidy:
                   if is_test(path) or path.endswith("_test.py") for m in RULE.finditer(text)}
         owed = listed_rules(scope)
         for rule in sorted(known - tested - owed):
-            self.say("docs/spec/scope.md", 1, f"{rule}: no test names it (write the test, or say here what it waits for)")
+            self.say("docs/spec/scope.md", 1, f"{rule}: no test names it (write one, or say here what it waits for)")
         for rule in sorted(owed - known):
             self.say("docs/spec/scope.md", 1, f"{rule}: no such rule (mend the id)")
 
