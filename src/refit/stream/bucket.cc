@@ -43,7 +43,7 @@ Status CheckEntry(const Bucket& bucket, std::size_t index, ByteCount& filled) {
     return Refuse(index, StrCat("starts at ", entry.offset, ", not a multiple of its element size ", alignment));
   }
   if (REFIT_MUTANT("RC-BKT-14/overlap", entry.offset < filled, false)) {
-    return Refuse(index, StrCat("starts at ", entry.offset, ", inside the ", filled, " bytes of the entries before it"));
+    return Refuse(index, StrCat("starts at ", entry.offset, ", inside the ", filled, " bytes of those before it"));
   }
   filled = entry.offset + entry.chunk_size;
   return OkStatus();

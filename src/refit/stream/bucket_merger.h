@@ -27,8 +27,8 @@ struct MergedTensor {
 
 struct MergeStep {
   // Copies out of the landing buffer into the assembly buffer of the one tensor being joined; run them before the
-  // landing buffer is reused. assembly_size is its whole size, set when its first chunk arrives: a number from the other
-  // side, so compare it with the manifest before asking for memory. `source` of every copy is 0, this bucket's buffer.
+  // landing buffer is reused. assembly_size is its whole size, set when its first chunk arrives: a number from outside,
+  // so compare it with the manifest before asking for memory. `source` of every copy is 0, this bucket's buffer.
   CopyPlan copies;
   std::optional<ByteCount> assembly_size;
   std::vector<MergedTensor> tensors;  // complete now, in stream order

@@ -105,7 +105,8 @@ TEST(NameAlignerTest, AnotherNameIsAnErrorThatNamesRanksNamesAndDTypes) {  // RC
     EXPECT_EQ(Align(streams), "ORDER_DIVERGED: rank 0 has b bfloat16, rank " + std::to_string(rank) +
                                   " has c bfloat16");
   }
-  EXPECT_EQ(Align({{BatchOf({"z"})}, {BatchOf({"a"})}}), "ORDER_DIVERGED: rank 0 has z bfloat16, rank 1 has a bfloat16");
+  EXPECT_EQ(Align({{BatchOf({"z"})}, {BatchOf({"a"})}}),
+            "ORDER_DIVERGED: rank 0 has z bfloat16, rank 1 has a bfloat16");
 }
 
 TEST(NameAlignerTest, AnotherDTypeIsAnErrorThatNamesRanksNamesAndDTypes) {  // RC-ALN-05

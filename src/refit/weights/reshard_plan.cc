@@ -21,8 +21,8 @@ Status CheckTensor(const PlannedTensor& tensor, const Manifest& source) {
     }
     const auto source_end = CheckedAdd(copy.source_offset, copy.size);
     if (!source_end.has_value() || *source_end > source.size(copy.source)) {
-      return InvalidArgument(StrCat("tensor ", tensor.spec.name, " copies ", copy.size, " bytes at ", copy.source_offset,
-                                    " of ", source.tensors()[copy.source].name, ", which has ",
+      return InvalidArgument(StrCat("tensor ", tensor.spec.name, " copies ", copy.size, " bytes at ",
+                                    copy.source_offset, " of ", source.tensors()[copy.source].name, ", which has ",
                                     source.size(copy.source)));
     }
     if (copy.target_offset != covered || copy.size == 0 || copy.size > size - covered) {
