@@ -4,7 +4,7 @@
 // Cuts a plan into buckets (contract §6.1). Boundaries depend only on the (name, dtype, size) sequence, the capacity
 // and the mode, so both ends and every attempt cut alike.
 //
-// Pieces (links): tensors are cut into chunks of at most `capacity` bytes; a chunk that does not fit opens the next one.
+// Pieces (links): tensors are cut into chunks of at most `capacity` bytes; one that does not fit opens the next bucket.
 // Loads (shm, cuda_ipc; RC-PAY-08): tensors stay whole; one larger than `capacity` gets a load of its own, exactly its
 // size.
 

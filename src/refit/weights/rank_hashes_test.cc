@@ -8,7 +8,8 @@
 namespace refit::weights {
 namespace {
 
-const std::vector<RankHashes> kExpected = {{TpRank(0), {{"a", "1"}, {"b", "2"}}}, {TpRank(1), {{"a", "3"}, {"b", "4"}}}};
+const std::vector<RankHashes> kExpected = {{TpRank(0), {{"a", "1"}, {"b", "2"}}},
+                                           {TpRank(1), {{"a", "3"}, {"b", "4"}}}};
 
 // RX-SUM-05: the set of names and every hash, on every rank.
 TEST(CompareRankHashesTest, EqualRanksHaveNoDifference) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who needs which bytes: for one receiver rank, the tensors delivered to it and the byte ranges of source tensors that
-// make them up. Today there is one kind, `full`; a later one, `direct`, delivers only the rank's rows or columns, fused.
+// make them up. Today there is one kind, `full`; a later one, `direct`, delivers only the rank's rows or columns.
 // Nothing outside this header may assume that a delivered tensor is one whole source tensor.
 
 #pragma once
