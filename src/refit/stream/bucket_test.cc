@@ -80,6 +80,8 @@ TEST(CheckBucketTest, RefusesNegativeDimensions) {
   Bucket bucket = Good();
   bucket.entries[1].spec.shape = {-2, -2};
   EXPECT_TRUE(IsRefused(bucket));
+  // Taken for an unsigned number it would be refused too, but as too large: the message would mislead.
+  EXPECT_NE(CheckBucket(bucket, kCapacity).message().find("dimension -2"), std::string::npos);
   bucket.entries[2].spec.shape = {0, -1};
   EXPECT_TRUE(IsRefused(bucket));
 }
