@@ -34,7 +34,7 @@ void RankModel::FillRandom(std::uint64_t seed) {
   if (released_) {
     return;
   }
-  constexpr float kHalfWidth = 0.035F;  // uniform, standard deviation 0.02
+  constexpr float kHalfWidth = 0.1F;  // wide enough that the text it says wanders instead of repeating one token
   for (const auto& [name, target] : targets_) {
     if (target.slices.front().source != name) {
       continue;  // a fused name of Llama's: filled by its pieces

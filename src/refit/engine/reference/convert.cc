@@ -29,8 +29,8 @@ float FromSmallFloat(std::uint32_t bits, int exponent, int mantissa, int bias) {
 
 float FromFloat16(std::uint16_t bits) {
   if ((bits & 0x7C00U) == 0x7C00U) {
-    const float special = (bits & 0x3FFU) != 0 ? std::numeric_limits<float>::quiet_NaN()
-                                               : std::numeric_limits<float>::infinity();
+    const float special =
+        (bits & 0x3FFU) != 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
     return (bits & 0x8000U) != 0 ? -special : special;
   }
   return FromSmallFloat(bits, 5, 10, 15);
@@ -42,30 +42,18 @@ float FromFloat8E4m3(std::uint8_t bits) {
 
 float ReadElement(weights::DType dtype, const std::byte* source) {
   switch (dtype) {
-    case weights::DType::kBool:
-      return ReadAs<std::uint8_t>(source) != 0 ? 1.0F : 0.0F;
-    case weights::DType::kUint8:
-      return static_cast<float>(ReadAs<std::uint8_t>(source));
-    case weights::DType::kInt8:
-      return static_cast<float>(ReadAs<std::int8_t>(source));
-    case weights::DType::kInt16:
-      return static_cast<float>(ReadAs<std::int16_t>(source));
-    case weights::DType::kInt32:
-      return static_cast<float>(ReadAs<std::int32_t>(source));
-    case weights::DType::kInt64:
-      return static_cast<float>(ReadAs<std::int64_t>(source));
-    case weights::DType::kFloat8E4m3:
-      return FromFloat8E4m3(ReadAs<std::uint8_t>(source));
-    case weights::DType::kFloat8E5m2:
-      return FromFloat16(static_cast<std::uint16_t>(ReadAs<std::uint8_t>(source) << 8));
-    case weights::DType::kFloat16:
-      return FromFloat16(ReadAs<std::uint16_t>(source));
-    case weights::DType::kBfloat16:
-      return FromBfloat16(ReadAs<std::uint16_t>(source));
-    case weights::DType::kFloat32:
-      return ReadAs<float>(source);
-    case weights::DType::kFloat64:
-      return static_cast<float>(ReadAs<double>(source));
+    case weights::DType::kBool: return ReadAs<std::uint8_t>(source) != 0 ? 1.0F : 0.0F;
+    case weights::DType::kUint8: return static_cast<float>(ReadAs<std::uint8_t>(source));
+    case weights::DType::kInt8: return static_cast<float>(ReadAs<std::int8_t>(source));
+    case weights::DType::kInt16: return static_cast<float>(ReadAs<std::int16_t>(source));
+    case weights::DType::kInt32: return static_cast<float>(ReadAs<std::int32_t>(source));
+    case weights::DType::kInt64: return static_cast<float>(ReadAs<std::int64_t>(source));
+    case weights::DType::kFloat8E4m3: return FromFloat8E4m3(ReadAs<std::uint8_t>(source));
+    case weights::DType::kFloat8E5m2: return FromFloat16(static_cast<std::uint16_t>(ReadAs<std::uint8_t>(source) << 8));
+    case weights::DType::kFloat16: return FromFloat16(ReadAs<std::uint16_t>(source));
+    case weights::DType::kBfloat16: return FromBfloat16(ReadAs<std::uint16_t>(source));
+    case weights::DType::kFloat32: return ReadAs<float>(source);
+    case weights::DType::kFloat64: return static_cast<float>(ReadAs<double>(source));
   }
   return 0.0F;
 }

@@ -15,6 +15,15 @@ namespace {
 
 constexpr std::size_t kBlock = 32;  // tokens that pass the weights together
 
+double NegativeLogProbability(std::span<const float> logits, TokenId token) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (const float logit : logits) {
+    total += std::exp(static_cast<double>(logit - top));
+  }
+  return std::log(total) - static_cast<double>(logits[static_cast<std::size_t>(token)] - top);
+}
+
 }  // namespace
 
 struct Generator::Impl {
@@ -121,15 +130,16 @@ Result<double> Generator::NegativeLogLikelihood(std::span<const TokenId> tokens)
   if (tokens.size() < 2) {
     return InvalidArgument("a likelihood needs two tokens or more");
   }
+  impl_->Prepare(cache);
   double sum = 0;
-  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-    REFIT_ASSIGN_OR_RETURN(const std::span<const float> logits, Forward(cache, tokens.subspan(i, 1)));
-    const float top = *std::max_element(logits.begin(), logits.end());
-    double total = 0;
-    for (const float logit : logits) {
-      total += std::exp(static_cast<double>(logit - top));
+  for (std::size_t begin = 0; begin + 1 < tokens.size(); begin += kBlock) {
+    const std::size_t size = std::min(kBlock, tokens.size() - 1 - begin);
+    impl_->layers.Run(tokens.subspan(begin, size), begin, cache.layers_);
+    cache.position_count_ += size;
+    for (std::size_t i = 0; i < size; ++i) {
+      impl_->layers.Head(impl_->layers.hidden(i), impl_->logits);
+      sum += NegativeLogProbability(impl_->logits, tokens[begin + i + 1]);
     }
-    sum += std::log(total) - static_cast<double>(logits[static_cast<std::size_t>(tokens[i + 1])] - top);
   }
   return sum / static_cast<double>(tokens.size() - 1);
 }

@@ -36,8 +36,8 @@ struct LayerCache {
   std::vector<float> values;
 };
 
-// Of the positions seen so far, of every layer and rank. Computed with the weights of their time: an engine that flushes
-// its cache begins a new one.
+// Of the positions seen so far, of every layer and rank. Computed with the weights of their time: an engine that
+// flushes its cache begins a new one.
 class KvCache {
  public:
   std::size_t position_count() const { return position_count_; }

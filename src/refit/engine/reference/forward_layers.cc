@@ -83,8 +83,7 @@ Layers::Layers(std::vector<const RankModel*> ranks, std::size_t thread_count)
   head_ = config_.tie_word_embeddings ? embedding_ : Index(rank, "lm_head.weight");
 }
 
-void Layers::Run(std::span<const TokenId> tokens, std::size_t first,
-                 std::vector<std::vector<LayerCache>>& cache) {
+void Layers::Run(std::span<const TokenId> tokens, std::size_t first, std::vector<std::vector<LayerCache>>& cache) {
   token_count_ = tokens.size();
   normed_.resize(token_count_ * hidden_size_);
   partial_.resize(token_count_ * hidden_size_);
@@ -106,8 +105,7 @@ void Layers::Embed(std::span<const TokenId> tokens) {
   const std::size_t rows_per_rank = RowCount(*ranks_.front(), embedding_);
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const auto row = static_cast<std::size_t>(tokens[t]);
-    const std::uint16_t* from =
-        ranks_[row / rows_per_rank]->values(embedding_) + row % rows_per_rank * hidden_size_;
+    const std::uint16_t* from = ranks_[row / rows_per_rank]->values(embedding_) + row % rows_per_rank * hidden_size_;
     std::transform(from, from + hidden_size_, hidden_.data() + t * hidden_size_, FromBfloat16);
   }
 }
@@ -256,10 +254,9 @@ void Layers::Sparse(const LayerParameters& layer) {
       multiplier_.Multiply(rank->values(layer.router), experts, hidden_size_, input, 1, scores.data());
       Softmax(scores.data(), experts);
       std::iota(order.begin(), order.end(), std::size_t{0});
-      std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(chosen), order.end(),
-                        [&](std::size_t a, std::size_t b) {
-                          return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
-                        });
+      std::partial_sort(
+          order.begin(), order.begin() + static_cast<std::ptrdiff_t>(chosen), order.end(),
+          [&](std::size_t a, std::size_t b) { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; });
       float total = 0;
       for (std::size_t i = 0; i < chosen; ++i) {
         total += scores[order[i]];
@@ -268,8 +265,7 @@ void Layers::Sparse(const LayerParameters& layer) {
         const std::size_t expert = order[i];
         RunExpert(rank->values(layer.w13) + expert * 2 * width * hidden_size_,
                   rank->values(layer.w2) + expert * hidden_size_ * width, width, input,
-                  config_.norm_topk_prob ? scores[expert] / total : scores[expert],
-                  partial_.data() + t * hidden_size_);
+                  config_.norm_topk_prob ? scores[expert] / total : scores[expert], partial_.data() + t * hidden_size_);
       }
     }
     AddPartial();

@@ -82,10 +82,10 @@ class Layers {
   std::vector<float> sum_;       // of the ranks' partial results, before it joins hidden_
   std::vector<float> normed_;
   std::vector<float> partial_;
-  std::vector<float> fused_;     // qkv, or gate and up
-  std::vector<float> mixed_;     // attention's or the activation's output
+  std::vector<float> fused_;  // qkv, or gate and up
+  std::vector<float> mixed_;  // attention's or the activation's output
   std::vector<float> scores_;
-  std::vector<float> cosines_;   // tokens x head size / 2
+  std::vector<float> cosines_;  // tokens x head size / 2
   std::vector<float> sines_;
 };
 

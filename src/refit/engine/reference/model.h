@@ -31,7 +31,8 @@ namespace refit::engine::reference {
 enum class LoadOutcome : std::uint8_t { kInstalled, kIgnored, kFatal };
 struct LoadResult {
   LoadOutcome outcome = LoadOutcome::kInstalled;
-  std::string message;  // kFatal: the Python exception, "KeyError: 'model.layers.0.…'"; kIgnored: the server's warning
+  // kFatal: the Python exception, "KeyError: 'model.layers.0.…'"; kIgnored: the server's warning.
+  std::string message;
 };
 
 // Thread: one at a time while anything mutates; concurrent readers are fine otherwise.
@@ -102,9 +103,9 @@ class RankModel {
   weights::EngineLayout layout_;
   std::map<std::string, Target, std::less<>> targets_;  // Hugging Face name -> where it goes
   std::map<std::string, std::size_t, std::less<>> index_;
-  std::vector<std::size_t> offsets_;     // of parameters, in elements, each on a 64-byte boundary
-  std::size_t element_count_ = 0;        // padding included
-  std::vector<std::uint16_t> storage_;   // bfloat16 bits
+  std::vector<std::size_t> offsets_;    // of parameters, in elements, each on a 64-byte boundary
+  std::size_t element_count_ = 0;       // padding included
+  std::vector<std::uint16_t> storage_;  // bfloat16 bits
   std::vector<std::uint16_t> snapshot_;
   bool released_ = false;
 };

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a tensor of an update is installed: what SGLang's load_weights and weight loaders do on a CPU, measured on 0.5.17
-// and 0.5.23 and read in 0.5.17's models/{llama,qwen3,qwen3_moe}.py, layers/parameter.py and model_loader/weight_utils.py.
+// and 0.5.23 and read in 0.5.17's models/{llama,qwen3,qwen3_moe}.py, layers/parameter.py and
+// model_loader/weight_utils.py.
 
 #include <algorithm>
 #include <array>
@@ -71,7 +72,8 @@ struct Matrix {
 // Copies the slice's rectangle as far as the tensor has it, and zeros the rest. Allocates nothing: it runs guarded.
 void CopySlice(const Matrix& tensor, const weights::SourceSlice& slice, std::uint16_t* target) {
   const std::int64_t rows = std::clamp<std::int64_t>(tensor.row_count - slice.row_begin, 0, slice.row_count);
-  const std::int64_t columns = std::clamp<std::int64_t>(tensor.column_count - slice.column_begin, 0, slice.column_count);
+  const std::int64_t columns =
+      std::clamp<std::int64_t>(tensor.column_count - slice.column_begin, 0, slice.column_count);
   const auto item = static_cast<std::int64_t>(weights::ItemSize(tensor.dtype));
   const auto element_at = [&](std::int64_t row, std::int64_t column) {
     return tensor.bytes + (row * tensor.column_count + column) * item;

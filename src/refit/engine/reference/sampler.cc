@@ -31,7 +31,8 @@ std::int32_t Sampler::Choose(std::span<const float> logits) {
   std::vector<Candidate> candidates(logits.size());
   double sum = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double weight = std::exp((static_cast<double>(logits[i]) - static_cast<double>(*best)) / options_.temperature);
+    const double weight =
+        std::exp((static_cast<double>(logits[i]) - static_cast<double>(*best)) / options_.temperature);
     candidates[i] = {weight, static_cast<std::int32_t>(i)};
     sum += weight;
   }
