@@ -18,6 +18,8 @@ import tomllib
 CODE = {".h", ".cc"}
 TEXT = CODE | {".py", ".sh", ".md", ".txt", ".toml", ".cmake", ".proto", ".yaml", ".json", ""}
 SPDX = "SPDX-License-Identifier: Apache-2.0"
+# Tests beside the code, and what only they use: x_test.cc, x_prop_test.cc, x_fuzz.cc, x_test_rig.h, x_double.h.
+TEST_FILE = re.compile(r"(_test(_\w+)?|_fuzz|_double)\.(cc|h)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 RULE = re.compile(r"\b(?:RC|RX)-[A-Z]+-[A-Z]?\d+\b")
@@ -50,7 +52,7 @@ def within(folder, ancestor):
 
 
 def is_test(path):
-    return path.startswith(("tests/", "examples/")) or re.search(r"_(test|fuzz)\.cc$", path) is not None
+    return path.startswith(("tests/", "examples/")) or TEST_FILE.search(path) is not None
 
 
 def listed_rules(text):
