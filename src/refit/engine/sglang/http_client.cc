@@ -9,6 +9,7 @@
 #include <chrono>
 #include <memory>
 
+#include "refit/base/mutant.h"
 #include "refit/base/str.h"
 
 namespace refit::engine::sglang {
@@ -82,7 +83,7 @@ void Configure(CURL* curl, const HttpRequest& request, const Headers& headers, l
     curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.data());
   }
-  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, timeout_ms);
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, REFIT_MUTANT("RC-RPC-04/late-timeout", timeout_ms, timeout_ms + 3000));
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, timeout_ms);
   curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, 1L);
   curl_easy_setopt(curl, CURLOPT_FORBID_REUSE, 1L);
