@@ -370,7 +370,9 @@ void FleetRig::CarryOut(PolicyRank rank, const peer::PolicyAgentEffects& effects
       box.drained = start->receivers.empty();
       box.busy.clear();
       for (const sync::Receiver& receiver : start->receivers) {
-        box.busy.insert(receiver.slot);
+        if (!boxes_.at(receiver.slot).engine.dead()) {  // else its link does not come up, and the host detaches it
+          box.busy.insert(receiver.slot);
+        }
       }
       for (const SlotIndex slot : std::set<SlotIndex>(box.busy)) {
         Feed(slot);

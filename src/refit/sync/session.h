@@ -188,7 +188,7 @@ class Session {
   Stamp MakeStamp(Incarnation incarnation, CommandSeq& next_seq) const;
   void Send(Engine& engine, AgentCommandKind kind, Instant now, SessionEffects& out);
   void Send(Policy& policy, PolicyCommandKind kind, Instant now, SessionEffects& out);
-  Instant BudgetEnd(AgentCommandKind kind) const;
+  Instant BudgetEnd(AgentCommandKind kind, Instant now) const;
 
   SessionOptions options_;
   SessionPhase phase_ = SessionPhase::kIdle;

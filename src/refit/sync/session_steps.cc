@@ -298,7 +298,8 @@ void Session::AdvanceUndoing(Instant now, SessionEffects& out) {
 
 // ---- sending
 
-Instant Session::BudgetEnd(AgentCommandKind kind) const {
+// A command that undoes gets half of what remains, so that its answer, even `not in time`, still arrives.
+Instant Session::BudgetEnd(AgentCommandKind kind, Instant now) const {
   switch (kind) {
     case AgentCommandKind::kAttempt:
     case AgentCommandKind::kOnloadWeights:
@@ -309,6 +310,9 @@ Instant Session::BudgetEnd(AgentCommandKind kind) const {
     case AgentCommandKind::kTransfer:
     case AgentCommandKind::kEnd:
       return work_deadline_;
+    case AgentCommandKind::kAbort:
+    case AgentCommandKind::kResumeOld:
+      return now + (options_.deadline - now) / 2;
     default:
       return options_.deadline;
   }
@@ -323,7 +327,7 @@ void Session::Send(Engine& engine, AgentCommandKind kind, Instant now, SessionEf
   AgentCommand command;
   command.stamp = MakeStamp(engine.member.incarnation, engine.next_seq);
   command.kind = kind;
-  command.budget = std::max(BudgetEnd(kind) - now, Duration(0));
+  command.budget = std::max(BudgetEnd(kind, now) - now, Duration(0));
   switch (kind) {
     case AgentCommandKind::kAttempt:
       command.manifest = policies_.front().manifest;
@@ -356,8 +360,9 @@ void Session::Send(Policy& policy, PolicyCommandKind kind, Instant now, SessionE
   PolicyCommand command;
   command.stamp = MakeStamp(policy.member.incarnation, policy.next_seq);
   command.kind = kind;
-  const bool works = kind == PolicyCommandKind::kLease || kind == PolicyCommandKind::kSend;
-  command.budget = std::max((works ? work_deadline_ : options_.deadline) - now, Duration(0));
+  // A source that does not return is reported as such after the session gave up on it, not in place of the reason.
+  const Instant latest = std::max(now, work_deadline_);
+  command.budget = std::max(latest + (options_.deadline - latest) / 2 - now, Duration(0));
   if (kind == PolicyCommandKind::kLease) {
     command.source = options_.source;
   } else if (kind == PolicyCommandKind::kSend) {
