@@ -91,6 +91,7 @@ class Tidy:
                 self.check_rules_exist(path, text, known_rules)
         self.check_dead_headers()
         self.check_scope(known_rules)
+        self.check_proofs()
         return sorted(self.problems)
 
     def read(self):
@@ -249,6 +250,16 @@ class Tidy:
             self.say("docs/spec/scope.md", 1, f"{rule}: no test names it (write one, or say here what it waits for)")
         for rule in sorted(owed - known):
             self.say("docs/spec/scope.md", 1, f"{rule}: no such rule (mend the id)")
+
+    def check_proofs(self):
+        """The tests that the failure contract names exist."""
+        tests = {f"{suite}.{name}" for path, text in self.texts.items() if path.endswith(".cc")
+                 for suite, name in re.findall(r"^TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", text, re.M)}
+        page = "docs/failure-contract.md"
+        for match in re.finditer(r"`([A-Z]\w+\.[A-Z]\w+)`", self.texts.get(page, "")):
+            if match.group(1) not in tests:
+                line = self.texts[page].count("\n", 0, match.start()) + 1
+                self.say(page, line, f"{match.group(1)}: no such test (name the one that proves this row)")
 
     def check_rules_exist(self, path, text, known):
         if not known:

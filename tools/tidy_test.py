@@ -164,6 +164,12 @@ class TidyTest(Tree):
         self.write("tests/CMakeLists.txt", "a_test.cc")
         self.expect("RC-A-06: no test names it")
 
+    def test_a_failure_row_names_a_test_that_exists(self):
+        self.code("tests/a_test.cc", "TEST(Suite, IsThere) {}\n")
+        self.write("tests/CMakeLists.txt", "a_test.cc")
+        self.write("docs/failure-contract.md", "`Suite.IsThere` `Suite.IsNot` `end`\n")
+        self.expect("Suite.IsNot: no such test")
+
 
 class MutantsTest(Tree):
     """RC-TEST-01: a planted bug that no test notices is reported, and so is a test that proves nothing."""
