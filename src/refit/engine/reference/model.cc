@@ -87,10 +87,12 @@ void RankModel::AddTargets(std::size_t parameter, const std::map<std::string, we
 }
 
 Status RankModel::LoadFromCheckpoint(const checkpoint::Checkpoint& checkpoint) {
-  for (const auto& [name, target] : targets_) {
-    if (target.slices.front().source == name && !checkpoint.manifest().Find(name).has_value()) {
-      return InvalidArgument(StrCat(checkpoint.folder(), ": there is no tensor ", name),
-                             "check that config.json belongs to these tensors");
+  for (const weights::EngineParameter& parameter : layout_.parameters) {
+    for (const weights::SourceSlice& slice : parameter.slices) {
+      if (!checkpoint.manifest().Find(slice.source).has_value()) {
+        return InvalidArgument(StrCat(checkpoint.folder(), ": there is no tensor ", slice.source),
+                               "check that config.json belongs to these tensors");
+      }
     }
   }
   const std::span<const weights::TensorSpec> tensors = checkpoint.manifest().tensors();

@@ -8,11 +8,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "refit/base/bytes.h"
@@ -94,6 +96,11 @@ class RankModel {
     std::vector<weights::SourceSlice> slices;
   };
 
+  struct NameHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+
   RankModel() = default;
   void AddTargets(std::size_t parameter, const std::map<std::string, weights::Shape>& sources);
   LoadResult LoadUnknown(std::string_view name) const;
@@ -101,7 +108,7 @@ class RankModel {
 
   weights::ModelConfig config_;
   weights::EngineLayout layout_;
-  std::map<std::string, Target, std::less<>> targets_;  // Hugging Face name -> where it goes
+  std::unordered_map<std::string, Target, NameHash, std::equal_to<>> targets_;  // Hugging Face name -> where it goes
   std::map<std::string, std::size_t, std::less<>> index_;
   std::vector<std::size_t> offsets_;    // of parameters, in elements, each on a 64-byte boundary
   std::size_t element_count_ = 0;       // padding included
