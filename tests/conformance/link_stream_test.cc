@@ -22,7 +22,8 @@ class SpyLink final : public transport::Link {
  public:
   explicit SpyLink(std::unique_ptr<transport::Link> inner) : inner_(std::move(inner)) {}
 
-  Result<transport::OpId> Fetch(const transport::Descriptor& descriptor, transport::Range range, MutableBytes into) override {
+  Result<transport::OpId> Fetch(const transport::Descriptor& descriptor, transport::Range range,
+                                MutableBytes into) override {
     if (fetches_++ == fail_fetch_) {
       return Unavailable("no route");
     }
@@ -39,7 +40,9 @@ class SpyLink final : public transport::Link {
     return status.ok() ? Unavailable("read broke off") : status;
   }
   transport::FenceOutcome Fence(Instant deadline) override { return inner_->Fence(deadline); }
-  Result<MutableBytes> MapInPlace(const transport::Descriptor& descriptor) override { return inner_->MapInPlace(descriptor); }
+  Result<MutableBytes> MapInPlace(const transport::Descriptor& descriptor) override {
+    return inner_->MapInPlace(descriptor);
+  }
   void Close() override { inner_->Close(); }
 
   std::size_t fail_fetch_ = ~std::size_t{0};  // counted from 0
@@ -123,7 +126,8 @@ class LinkStream : public ::testing::Test {
       EXPECT_LE(channel.notes.size() - notes, link_->ended_ - ended) << "a note before its read was complete";
       for (const ReceivedTensor& tensor : batch ? *batch : std::vector<ReceivedTensor>()) {
         if (arrived >= source.specs.size() || tensor.spec != source.specs[arrived] ||
-            !std::equal(tensor.bytes.begin(), tensor.bytes.end(), source.tensors[arrived].begin(), source.tensors[arrived].end())) {
+            !std::equal(tensor.bytes.begin(), tensor.bytes.end(), source.tensors[arrived].begin(),
+                        source.tensors[arrived].end())) {
           return Internal(StrCat("tensor ", arrived, " arrived as ", tensor.spec.name, ", or with other bytes"));
         }
         ++arrived;

@@ -146,12 +146,14 @@ TEST_F(ShmAcrossProcesses, FetchesAndMapsWhatThePeerExported) {
 TEST_F(ShmAcrossProcesses, RefusesAnotherPeersMemory) {
   PeerProcess other(1000);
   const auto link = Bound();
-  EXPECT_EQ(link->Fetch(other.descriptor(), {0, 10}, MutableBytes(into_).first(10)).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(link->Fetch(other.descriptor(), {0, 10}, MutableBytes(into_).first(10)).status().code(),
+            StatusCode::kNotFound);
 }
 
 TEST_F(ShmAcrossProcesses, ObeysUnexport) {
   peer_.Order('u');
-  EXPECT_EQ(Bound()->Fetch(peer_.descriptor(), {0, 10}, MutableBytes(into_).first(10)).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Bound()->Fetch(peer_.descriptor(), {0, 10}, MutableBytes(into_).first(10)).status().code(),
+            StatusCode::kNotFound);
 }
 
 // kill -9 before the first fetch, and with the memory mapped: data or an error, never a crash or a hang.

@@ -105,7 +105,8 @@ TYPED_TEST_P(TransportSuite, FetchesExactlyTheRange) {
 }
 
 TYPED_TEST_P(TransportSuite, FetchesAllOfItTheLastByteAndNothing) {
-  for (const Range range : {Range{0, TestFixture::kSize}, Range{TestFixture::kSize - 1, 1}, Range{0, 0}, Range{TestFixture::kSize, 0}}) {
+  for (const Range range :
+       {Range{0, TestFixture::kSize}, Range{TestFixture::kSize - 1, 1}, Range{0, 0}, Range{TestFixture::kSize, 0}}) {
     MutableBytes into = MutableBytes(this->into_).first(range.size);
     const auto op = this->link_->Fetch(this->descriptor_, range, into);
     ASSERT_TRUE(op.ok()) << op.status().ToString();
@@ -116,7 +117,8 @@ TYPED_TEST_P(TransportSuite, FetchesAllOfItTheLastByteAndNothing) {
 
 TYPED_TEST_P(TransportSuite, RefusesRangesOutsideTheExport) {
   constexpr ByteCount kHuge = ~ByteCount{0};
-  for (const Range range : {Range{TestFixture::kSize, 1}, Range{1, TestFixture::kSize}, Range{kHuge, 1}, Range{kHuge - 10, 20}}) {
+  for (const Range range :
+       {Range{TestFixture::kSize, 1}, Range{1, TestFixture::kSize}, Range{kHuge, 1}, Range{kHuge - 10, 20}}) {
     EXPECT_FALSE(this->link_->Fetch(this->descriptor_, range, MutableBytes(this->into_).first(range.size % 65536)).ok())
         << range.offset;
   }
@@ -128,8 +130,18 @@ TYPED_TEST_P(TransportSuite, RefusesRangesOutsideTheExport) {
 // Descriptors come from a peer: nothing but its own exports may be reached, and nothing may crash.
 TYPED_TEST_P(TransportSuite, RefusesEveryTextThatIsNoExportOfThePeer) {
   const std::string good = this->descriptor_.text;
-  std::vector<std::string> hostile = {"", ":", "shm:", "loopback:", "/etc/passwd", "shm:/../../etc/passwd:10", std::string(511, ':'),
-                                      std::string(1 << 20, 'a'), std::string("\0\0\0", 3), good + "0", good + ":1", " " + good};
+  std::vector<std::string> hostile = {"",
+                                      ":",
+                                      "shm:",
+                                      "loopback:",
+                                      "/etc/passwd",
+                                      "shm:/../../etc/passwd:10",
+                                      std::string(511, ':'),
+                                      std::string(1 << 20, 'a'),
+                                      std::string("\0\0\0", 3),
+                                      good + "0",
+                                      good + ":1",
+                                      " " + good};
   for (std::size_t i = 0; i < good.size(); ++i) {
     hostile.push_back(good.substr(0, i));
     std::string changed = good;
@@ -176,7 +188,8 @@ TYPED_TEST_P(TransportSuite, SeesWhatTheExporterWroteBeforeTheFetch) {
     const auto op = this->link_->Fetch(this->descriptor_, {0, TestFixture::kSize}, this->into_);
     ASSERT_TRUE(op.ok());
     ASSERT_EQ(End(*this->link_, *op), OpState::kDone);
-    EXPECT_TRUE(std::all_of(this->into_.begin(), this->into_.end(), [&](std::byte b) { return b == static_cast<std::byte>(round); }));
+    EXPECT_TRUE(std::all_of(this->into_.begin(), this->into_.end(),
+                            [&](std::byte b) { return b == static_cast<std::byte>(round); }));
   }
 }
 
@@ -184,7 +197,8 @@ TYPED_TEST_P(TransportSuite, KeepsManyOperationsApart) {
   constexpr std::size_t kOps = 2000;
   std::vector<OpId> ops;
   for (std::size_t i = 0; i < kOps; ++i) {
-    const auto op = this->link_->Fetch(this->descriptor_, {i * 150, 150}, MutableBytes(this->into_).subspan(i * 150, 150));
+    const auto op =
+        this->link_->Fetch(this->descriptor_, {i * 150, 150}, MutableBytes(this->into_).subspan(i * 150, 150));
     ASSERT_TRUE(op.ok());
     ops.push_back(*op);
   }
@@ -311,9 +325,10 @@ TYPED_TEST_P(TransportSuite, HasANameAndAnAddress) {
 REGISTER_TYPED_TEST_SUITE_P(TransportSuite, FetchesExactlyTheRange, FetchesAllOfItTheLastByteAndNothing,
                             RefusesRangesOutsideTheExport, RefusesEveryTextThatIsNoExportOfThePeer,
                             RefusesMemoryThatWasUnexported, KeepsTheOtherExportsWhenOneIsWithdrawn,
-                            SeesWhatTheExporterWroteBeforeTheFetch, KeepsManyOperationsApart, EndsEveryOperationOnceAndForGood,
-                            EndsEveryOperationAlsoAfterClose, MayBeClosedByAnotherThread, WritesNothingAfterAFence,
-                            FencesAClosedLink, MapsInPlaceOrSaysThatItCannot, EndsABindToNobodyByItsDeadline,
+                            SeesWhatTheExporterWroteBeforeTheFetch, KeepsManyOperationsApart,
+                            EndsEveryOperationOnceAndForGood, EndsEveryOperationAlsoAfterClose,
+                            MayBeClosedByAnotherThread, WritesNothingAfterAFence, FencesAClosedLink,
+                            MapsInPlaceOrSaysThatItCannot, EndsABindToNobodyByItsDeadline,
                             GivesEachLinkItsOwnOperations, HasANameAndAnAddress);
 
 }  // namespace refit::transport

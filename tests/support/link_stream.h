@@ -119,7 +119,7 @@ class LinkSender {
   std::unique_ptr<DigestHasher> hasher_ = device::MakeDigestHasher();
   std::vector<stream::PackedBucket> buckets_;
   std::vector<Bytes> sources_;
-  std::size_t next_ = 0;          // bucket being filled or to be filled
+  std::size_t next_ = 0;  // bucket being filled or to be filled
   bool filling_ = false;
   std::optional<LoadSeq> unread_;  // the one published bucket that was not read yet
 };
@@ -260,8 +260,8 @@ class LinkReceiver {
     }
     const std::array<Bytes, 1> landing = {pool_.bytes(read.landing)};
     std::vector<Digest> digests;
-    REFIT_RETURN_IF_ERROR(device::RunCopies(step.copies, landing, assembly_, read.announcement.bucket.entries.size(),
-                                            nullptr, digests));
+    REFIT_RETURN_IF_ERROR(
+        device::RunCopies(step.copies, landing, assembly_, read.announcement.bucket.entries.size(), nullptr, digests));
     std::vector<ReceivedTensor> tensors;
     for (const stream::MergedTensor& tensor : step.tensors) {
       if (tensor.reassembled) {
@@ -307,9 +307,9 @@ class LinkReceiver {
   stream::BucketMerger merger_;
   std::unique_ptr<DigestHasher> hasher_ = device::MakeDigestHasher();
   std::optional<Reading> reading_;
-  std::optional<std::size_t> held_;    // landing buffer of the batch that was handed over
-  std::vector<std::byte> assembly_;    // of the tensor being joined
-  std::vector<std::byte> assembled_;   // of the batch that was handed over
+  std::optional<std::size_t> held_;   // landing buffer of the batch that was handed over
+  std::vector<std::byte> assembly_;   // of the tensor being joined
+  std::vector<std::byte> assembled_;  // of the batch that was handed over
   bool finished_ = false;
 };
 

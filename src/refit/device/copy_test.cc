@@ -78,7 +78,8 @@ TEST(RunCopies, GathersSourcesAndHashesEachEntry) {
   std::copy(b.begin(), b.end(), expected.begin() + 150'000);
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), target.begin()));
   EXPECT_TRUE(std::equal(a.begin() + 7, a.begin() + 507, target.begin() + 220'008));
-  EXPECT_TRUE(std::all_of(target.begin() + 220'001, target.begin() + 220'008, [](std::byte x) { return x == kPoison; }));
+  EXPECT_TRUE(
+      std::all_of(target.begin() + 220'001, target.begin() + 220'008, [](std::byte x) { return x == kPoison; }));
   ASSERT_EQ(digests.size(), 3U);
   EXPECT_EQ(digests[0], DigestOf(expected));
   EXPECT_EQ(digests[1], DigestOf({}));
@@ -139,12 +140,12 @@ TEST(RunCopies, RefusesAPlanThatLeavesItsBuffers) {
   const auto refuses = [&](const stream::CopyPlan& plan) {
     return !RunCopies(plan, sources, target, 2, nullptr, digests).ok();
   };
-  EXPECT_TRUE(refuses({{1, 0, 0, 1, 0}}));                            // no such source
-  EXPECT_TRUE(refuses({{0, 1, 0, 100, 0}}));                          // beyond the source
-  EXPECT_TRUE(refuses({{0, ~ByteCount{0}, 0, 2, 0}}));                // wraps around
-  EXPECT_TRUE(refuses({{0, 0, 1, 100, 0}}));                          // beyond the target
-  EXPECT_TRUE(refuses({{0, 0, 0, 1, 2}}));                            // no such entry
-  EXPECT_TRUE(refuses({{0, 0, 0, 1, 1}, {0, 0, 1, 1, 0}}));           // entries out of order
+  EXPECT_TRUE(refuses({{1, 0, 0, 1, 0}}));                   // no such source
+  EXPECT_TRUE(refuses({{0, 1, 0, 100, 0}}));                 // beyond the source
+  EXPECT_TRUE(refuses({{0, ~ByteCount{0}, 0, 2, 0}}));       // wraps around
+  EXPECT_TRUE(refuses({{0, 0, 1, 100, 0}}));                 // beyond the target
+  EXPECT_TRUE(refuses({{0, 0, 0, 1, 2}}));                   // no such entry
+  EXPECT_TRUE(refuses({{0, 0, 0, 1, 1}, {0, 0, 1, 1, 0}}));  // entries out of order
   EXPECT_TRUE(std::all_of(target.begin(), target.end(), [](std::byte x) { return x == kPoison; }));
 }
 

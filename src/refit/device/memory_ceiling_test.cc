@@ -26,8 +26,10 @@ TEST(MemoryCeiling, MovesEveryByteOfEveryLoad) {
   std::vector<std::byte> expected;
   for (ByteCount i = 0; i < 40; ++i) {
     loads.push_back({{0, i * 1000, 0, 1000, 0}, {1, i * 500, 1000, 500, 3}});
-    expected.insert(expected.end(), a.begin() + static_cast<std::ptrdiff_t>(i * 1000), a.begin() + static_cast<std::ptrdiff_t>(i * 1000 + 1000));
-    expected.insert(expected.end(), b.begin() + static_cast<std::ptrdiff_t>(i * 500), b.begin() + static_cast<std::ptrdiff_t>(i * 500 + 500));
+    expected.insert(expected.end(), a.begin() + static_cast<std::ptrdiff_t>(i * 1000),
+                    a.begin() + static_cast<std::ptrdiff_t>(i * 1000 + 1000));
+    expected.insert(expected.end(), b.begin() + static_cast<std::ptrdiff_t>(i * 500),
+                    b.begin() + static_cast<std::ptrdiff_t>(i * 500 + 500));
   }
   loads.push_back({});  // the empty last load of an empty rest
   const auto ceiling = MemoryCeiling::Create({a, b}, loads);
@@ -37,7 +39,8 @@ TEST(MemoryCeiling, MovesEveryByteOfEveryLoad) {
     ASSERT_TRUE(seconds.ok());
     EXPECT_GT(*seconds, Duration(0));
   }
-  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), (*ceiling)->destination().begin(), (*ceiling)->destination().end()));
+  EXPECT_TRUE(
+      std::equal(expected.begin(), expected.end(), (*ceiling)->destination().begin(), (*ceiling)->destination().end()));
 }
 
 TEST(MemoryCeiling, EndsWhenACopyFails) {

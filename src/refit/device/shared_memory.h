@@ -3,8 +3,8 @@
 //
 // POSIX shared-memory objects with names that say whose they are, and the load slot that torch can map.
 //
-// A name is "/refit-<pid>-<start time>-<what>": every role sweeps names of dead owners at start (settled D2), so nothing
-// outlives a crash for long.
+// A name is "/refit-<pid>-<start time>-<what>": every role sweeps names of dead owners at start (settled D2), so
+// nothing outlives a crash for long.
 
 #pragma once
 
@@ -68,7 +68,8 @@ class SharedMemory {
 
  private:
   enum class Origin : std::uint8_t { kCreated, kOpened };
-  SharedMemory(std::string name, int descriptor, Origin origin) : name_(std::move(name)), file_(descriptor), origin_(origin) {}
+  SharedMemory(std::string name, int descriptor, Origin origin)
+      : name_(std::move(name)), file_(descriptor), origin_(origin) {}
   Status Map(ByteCount size);
 
   std::string name_;
@@ -89,8 +90,8 @@ class LoadSlot {
   static ByteCount ObjectSize(ByteCount capacity) { return kLoadHeaderSize + capacity; }
 
   MutableBytes data() { return object_.subspan(kLoadHeaderSize); }
-  void Initialise();                       // count = 1; only on a new object
-  void AddReaders(std::int32_t readers);   // atomically, right before a POST (RC-PAY-09)
+  void Initialise();                      // count = 1; only on a new object
+  void AddReaders(std::int32_t readers);  // atomically, right before a POST (RC-PAY-09)
   std::int32_t count() const;
   bool free() const { return count() == 1; }
 

@@ -57,8 +57,9 @@ TEST(OwnedName, CarriesPidAndStartTime) {
 TEST(OwnerOf, RefusesEveryOtherText) {
   for (const std::string_view text :
        {"", "/", "/refit-", "/refit-1", "/refit-1-2", "/refit-1-2-", "refit-1-2-x", "/refit-1-2-../x", "/refit-1-2-a/b",
-        "/refit-x-2-a", "/refit--1-2-a", "/refit-1--2-a", "/refit-99999999999-2-a", "/refit-1-99999999999999999999999-a",
-        "/psm_abc", "/refit-1-2-a b", "/refit-1-2-\n", "/refit- 1-2-a", "/refit-+1-2-a"}) {
+        "/refit-x-2-a", "/refit--1-2-a", "/refit-1--2-a", "/refit-99999999999-2-a",
+        "/refit-1-99999999999999999999999-a", "/psm_abc", "/refit-1-2-a b", "/refit-1-2-\n", "/refit- 1-2-a",
+        "/refit-+1-2-a"}) {
     EXPECT_FALSE(OwnerOf(text).has_value()) << text;
   }
   EXPECT_FALSE(OwnerOf("/refit-1-2-" + std::string(4000, 'a')).has_value());
@@ -218,8 +219,8 @@ TEST(SharedMemory, ThatIsCutByAPeerIsAnErrorUnderTheGuard) {
   auto memory = SharedMemory::Create(OwnedName("cut"), 1 << 20);
   ASSERT_TRUE(memory.ok());
   ASSERT_EQ(truncate(("/dev/shm" + (*memory)->name()).c_str(), 0), 0);
-  const Status status =
-      GuardMapped("load slot 0", [&] { std::fill((*memory)->bytes().begin(), (*memory)->bytes().end(), std::byte{1}); });
+  const Status status = GuardMapped(
+      "load slot 0", [&] { std::fill((*memory)->bytes().begin(), (*memory)->bytes().end(), std::byte{1}); });
   EXPECT_EQ(status.message(), "load slot 0 vanished while mapped");
 }
 

@@ -40,7 +40,8 @@ Status OpTable::error(OpId op) const {
 Status CheckRange(Range range, ByteCount exported, MutableBytes into) {
   const std::optional<ByteCount> end = CheckedAdd(range.offset, range.size);
   if (!end || *end > exported) {
-    return {StatusCode::kOutOfRange, StrCat("range of ", range.size, " bytes at ", range.offset, " of an export of ", exported),
+    return {StatusCode::kOutOfRange,
+            StrCat("range of ", range.size, " bytes at ", range.offset, " of an export of ", exported),
             "the announcement and the export differ; bind again"};
   }
   if (into.size() != range.size) {

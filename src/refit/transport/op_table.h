@@ -16,10 +16,10 @@ namespace refit::transport {
 
 class OpTable {
  public:
-  OpId Start();                     // a pending operation
+  OpId Start();                      // a pending operation
   void End(OpId op, Status status);  // once per operation
-  OpState state(OpId op) const;     // kFailed for a number that Start() never gave
-  Status error(OpId op) const;      // OK unless failed
+  OpState state(OpId op) const;      // kFailed for a number that Start() never gave
+  Status error(OpId op) const;       // OK unless failed
 
  private:
   OpId next_ = 1;

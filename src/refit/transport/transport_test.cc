@@ -49,7 +49,8 @@ TEST(ParseShmDescriptor, ReadsOnlyOurOwnText) {
         std::string("shm:/refit-1-2-a:+1"), std::string("shm:/refit-1-2-a: 1"), std::string("shm:/refit-1-2-a:1x"),
         std::string("shm:/refit-1-2-a:99999999999999999999999"), std::string("shm:/refit-1-2-../../etc/passwd:1"),
         std::string("shm:/etc/passwd:1"), std::string("shm:refit-1-2-a:1"), std::string("shm:/psm_1234:1"),
-        std::string("loopback:1:1"), std::string("shm:/refit-1-2-a\0b:1", 19), "shm:/refit-1-2-" + std::string(600, 'a') + ":1"}) {
+        std::string("loopback:1:1"), std::string("shm:/refit-1-2-a\0b:1", 19),
+        "shm:/refit-1-2-" + std::string(600, 'a') + ":1"}) {
     EXPECT_FALSE(ParseShmDescriptor({text}).ok()) << text;
   }
 }
@@ -62,7 +63,8 @@ TEST(ShmTransport, RefusesPeersElsewhereAndTextThatIsNoAddress) {
   EXPECT_EQ(transport.Bind("host:11111111-2222-3333-4444-555555555555:1:1", deadline).status().code(),
             StatusCode::kUnavailable);
   EXPECT_EQ(transport.Bind(self + "9", deadline).status().code(), StatusCode::kUnavailable);  // another start time
-  for (const std::string_view text : {"", "host:", "host:::", "host:a:1", "host:a:1:", "host:a::1", "host:a:-1:1", "loopback:1"}) {
+  for (const std::string_view text :
+       {"", "host:", "host:::", "host:a:1", "host:a:1:", "host:a::1", "host:a:-1:1", "loopback:1"}) {
     EXPECT_EQ(transport.Bind(text, deadline).status().code(), StatusCode::kInvalidArgument) << text;
   }
 }

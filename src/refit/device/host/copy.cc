@@ -23,17 +23,18 @@ Status CheckPlan(const stream::CopyPlan& plan, std::span<const Bytes> sources, B
     }
     const std::optional<ByteCount> source_end = CheckedAdd(copy.source_offset, copy.size);
     if (!source_end || *source_end > sources[copy.source].size()) {
-      return DataLoss(StrCat("copy ", i, " reads ", copy.size, " bytes at ", copy.source_offset, " of source ", copy.source,
-                             ", which has ", sources[copy.source].size()),
+      return DataLoss(StrCat("copy ", i, " reads ", copy.size, " bytes at ", copy.source_offset, " of source ",
+                             copy.source, ", which has ", sources[copy.source].size()),
                       "the source changed since its manifest was read; load it again");
     }
     const std::optional<ByteCount> target_end = CheckedAdd(copy.target_offset, copy.size);
     if (!target_end || *target_end > target_size) {
-      return Internal(StrCat("copy ", i, " writes ", copy.size, " bytes at ", copy.target_offset, " of a target of ",
-                             target_size));
+      return Internal(
+          StrCat("copy ", i, " writes ", copy.size, " bytes at ", copy.target_offset, " of a target of ", target_size));
     }
     if (copy.entry >= entry_count || (i > 0 && copy.entry < plan[i - 1].entry)) {
-      return Internal(StrCat("copy ", i, " belongs to entry ", copy.entry, ": out of order, or not among ", entry_count));
+      return Internal(
+          StrCat("copy ", i, " belongs to entry ", copy.entry, ": out of order, or not among ", entry_count));
     }
   }
   return OkStatus();

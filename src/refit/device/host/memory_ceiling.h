@@ -3,7 +3,8 @@
 //
 // What this machine's memory allows for a stream of loads (settled D12): two pinned threads, one runs the very copy
 // plans of the loads into two alternating slots of shared memory, the other copies each slot to where the engine's
-// parameters would be. No digest, no HTTP, no payload. Measured between the real runs, so that both see the same machine.
+// parameters would be. No digest, no HTTP, no payload. Measured between the real runs, so that both see the same
+// machine.
 
 #pragma once
 

@@ -89,7 +89,8 @@ std::string OwnedName(std::string_view what) {
 
 std::string IncarnationName(std::string_view what, const Incarnation& incarnation) {
   const std::string id = ToHex(incarnation);
-  return OwnedName(StrCat(what, "-", REFIT_MUTANT("RC-PAY-10/one-name-for-two-incarnations", id, std::string("engine"))));
+  return OwnedName(
+      StrCat(what, "-", REFIT_MUTANT("RC-PAY-10/one-name-for-two-incarnations", id, std::string("engine"))));
 }
 
 std::optional<ProcessIdentity> OwnerOf(std::string_view name) {

@@ -103,7 +103,8 @@ class ShmLink final : public Link {
     }
     REFIT_ASSIGN_OR_RETURN(const ShmObject object, ParseShmDescriptor(descriptor));
     if (device::OwnerOf(object.name) != peer_) {
-      return NotFound(StrCat(object.name, " is not memory of process ", peer_.pid), "each link reads its own peer only");
+      return NotFound(StrCat(object.name, " is not memory of process ", peer_.pid),
+                      "each link reads its own peer only");
     }
     REFIT_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Open(object.name, object.size));
     return mapped_.emplace(descriptor.text, std::move(memory)).first->second.get();
@@ -128,7 +129,8 @@ Result<ShmObject> ParseShmDescriptor(const Descriptor& descriptor) {
       return object;
     }
   }
-  return InvalidArgument("not a descriptor of the shm transport", "it reads shm:/refit-<pid>-<start time>-<what>:<size>");
+  return InvalidArgument("not a descriptor of the shm transport",
+                         "it reads shm:/refit-<pid>-<start time>-<what>:<size>");
 }
 
 Result<MutableBytes> ShmTransport::Allocate(std::string_view what, ByteCount size) {

@@ -31,7 +31,8 @@ class ShmTransport final : public Transport {
 
   // Memory that Export accepts, a new object of its own. what: letters, digits, '-'.
   Result<MutableBytes> Allocate(std::string_view what, ByteCount size);
-  // Gives it back, exported or not: peers that mapped it keep the memory, nobody else gets it. Unknown: nothing happens.
+  // Gives it back, exported or not: peers that mapped it keep the memory, nobody else gets it. Unknown: nothing
+  // happens.
   void Release(MutableBytes memory);
 
   std::string_view name() const override { return "shm"; }
