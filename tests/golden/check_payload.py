@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_payload.py WRITE_PAYLOAD_GOLDENS: reads our payloads back with CPython's unpickler.
 
-Standard library only. Only the names that every supported server admits are admitted here (RC-PAY-07), the rebuild calls
-are recorded instead of run, and their arguments are compared with what docs/spec/sglang-wire.md 2.3-2.12 says.
+Standard library only. Only the names that every supported server admits are admitted here (RC-PAY-07), the rebuild
+calls are recorded instead of run, and their arguments are compared with docs/spec/sglang-wire.md 2.3-2.12.
 """
 import hashlib
 import io

@@ -87,8 +87,8 @@ std::atomic_ref<std::int32_t> MapObject(const std::string& name, const std::stri
 
 void Print(const char* what, const Answer& answer) {
   constexpr const char* kKinds[] = {"ok", "refused", "not found", "no answer"};
-  std::printf("%-8s %-9s %8.1f ms  %s\n", what, kKinds[static_cast<int>(answer.kind)],
-              refit::ToMillis(answer.elapsed), answer.message.c_str());
+  std::printf("%-8s %-9s %8.1f ms  %s\n", what, kKinds[static_cast<int>(answer.kind)], refit::ToMillis(answer.elapsed),
+              answer.message.c_str());
 }
 
 bool Install(Engine& engine, const refit::engine::UpdateCall& call, std::atomic_ref<std::int32_t> count) {

@@ -56,8 +56,8 @@ int main(int argc, char** argv) {
   large.storage_size = 6442450944;
   large.storage_offset = 2097152;
   large.counter_index = 7;
-  const refit::engine::RankPayload host = {
-      .load = {.shm_name = "/refit-4711-88231-e0-a", .data_size = 1244660016}, .tensors = three};
+  const refit::engine::RankPayload host = {.load = {.shm_name = "/refit-4711-88231-e0-a", .data_size = 1244660016},
+                                           .tensors = three};
 
   const bool written =
       Write(folder + "/payload_a.pickle", refit::engine::sglang::PickleCudaPayload(GoldenLoad(), one)) &&

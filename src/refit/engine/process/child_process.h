@@ -38,8 +38,8 @@ class ChildProcess {
   Result<std::string> WaitReady(Instant deadline);
 
   int pid() const { return pid_; }
-  bool running();            // reaps when it ended
-  std::string exit_text();   // "exit 1", "signal 9"; empty while running
+  bool running();                      // reaps when it ended
+  std::string exit_text();             // "exit 1", "signal 9"; empty while running
   Status Terminate(Instant deadline);  // SIGTERM, then SIGKILL at the deadline; reaps. Idempotent
   void Kill();                         // SIGKILL to the group; reaps. Idempotent
 

@@ -95,8 +95,8 @@ TEST_F(ChildProcessTest, ASilentChildMeetsTheDeadline) {
 }
 
 TEST_F(ChildProcessTest, AProgramThatCannotBeStartedIsNamed) {
-  const auto child = ChildProcess::Start({.arguments = {"/no/such/program"}, .environment = {}, .log_path = log_,
-                                          .ready_prefix = {}});
+  const auto child =
+      ChildProcess::Start({.arguments = {"/no/such/program"}, .environment = {}, .log_path = log_, .ready_prefix = {}});
   ASSERT_FALSE(child.has_value());
   EXPECT_THAT(child.status().message(), HasSubstr("/no/such/program: No such file"));
 }
@@ -157,8 +157,8 @@ TEST_F(ChildProcessTest, TheChildOutlivesTheThreadThatStartedIt) {
 
 // Not a test of its own: the parent in the next one, which runs it in another process.
 TEST_F(ChildProcessTest, DISABLED_StartsAChildAndWaits) {
-  auto child = ChildProcess::Start(
-      {.arguments = {"/bin/sleep", "60"}, .environment = {}, .log_path = log_, .ready_prefix = {}});
+  auto child =
+      ChildProcess::Start({.arguments = {"/bin/sleep", "60"}, .environment = {}, .log_path = log_, .ready_prefix = {}});
   ASSERT_TRUE(child.has_value());
   std::printf("ready %d\n", child->pid());
   std::fflush(stdout);

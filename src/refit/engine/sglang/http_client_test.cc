@@ -40,8 +40,8 @@ TEST_F(HttpClientTest, AnyStatusIsACompleteAnswer) {
 TEST_F(HttpClientTest, ABodyMakesItAPostWithTheKeyAndWithoutExpect) {
   server_.Answer("*", Reply(200, "{}"));
   const std::string body(3 * kMiB, 'x');
-  const auto response = SendHttp(
-      {.url = server_.url() + "/update", .body = body, .bearer = "secret", .deadline = seconds(10)});
+  const auto response =
+      SendHttp({.url = server_.url() + "/update", .body = body, .bearer = "secret", .deadline = seconds(10)});
   ASSERT_TRUE(response.has_value()) << response.status().ToString();
   const SeenRequest seen = server_.last();
   EXPECT_EQ(seen.method, "POST");
@@ -115,16 +115,16 @@ TEST_F(HttpClientTest, HeadersWithoutEndAreCutOff) {
 
 TEST_F(HttpClientTest, WhatIsNoWholeHttpAnswerIsNone) {
   for (const char* bytes : {
-           "",                                                                      // closed at once
-           "HTTP/1.1 200 OK\r\nContent-Le",                                         // closed in the headers
-           "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{\"success\": true}",      // closed in mid-body
-           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{",          // closed in a chunk
-           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",      // no last chunk
+           "",                                                                            // closed at once
+           "HTTP/1.1 200 OK\r\nContent-Le",                                               // closed in the headers
+           "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{\"success\": true}",            // closed in mid-body
+           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{",                // closed in a chunk
+           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",            // no last chunk
            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",  // no chunk size
-           "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n{}",                     // no number
-           "HTTP/1.1 200 OK\r\n\r\nCache flushed",                                  // no length
-           "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n",  // closed in the last headers
-           "SSH-2.0-OpenSSH_9.2\r\n",                                               // another protocol
+           "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n{}",                           // no number
+           "HTTP/1.1 200 OK\r\n\r\nCache flushed",                                        // no length
+           "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n",       // closed in the last headers
+           "SSH-2.0-OpenSSH_9.2\r\n",                                                     // another protocol
        }) {
     const auto response = Get({bytes});
     EXPECT_FALSE(response.has_value()) << bytes;

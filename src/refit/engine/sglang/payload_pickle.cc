@@ -17,7 +17,7 @@ class Emitter {
  public:
   void Raw(std::string_view opcodes) { out_ += opcodes; }
 
-  void Text(std::string_view text) { Sized(text, '\x8c', 'X'); }    // SHORT_BINUNICODE, BINUNICODE
+  void Text(std::string_view text) { Sized(text, '\x8c', 'X'); }   // SHORT_BINUNICODE, BINUNICODE
   void Binary(std::string_view bytes) { Sized(bytes, 'C', 'B'); }  // SHORT_BINBYTES, BINBYTES
 
   void Integer(std::uint64_t value) {

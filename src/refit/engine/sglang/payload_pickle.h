@@ -18,12 +18,12 @@ namespace refit::engine::sglang {
 
 // A load in GPU memory, described by a CUDA IPC handle (§2.4–2.7). Values as torch wants them.
 struct CudaLoad {
-  std::string device_uuid;           // lower case 8-4-4-4-12, no "GPU-"
-  std::string ipc_handle;            // 64 raw bytes, or 66 with torch's prefix
-  ByteCount load_size = 0;           // bytes that the tensor covers
-  ByteCount storage_size = 0;        // bytes of the slot
-  ByteCount storage_offset = 0;      // bytes from the allocation's start
-  std::string counter_name;          // POSIX shared memory with the ref counters
+  std::string device_uuid;       // lower case 8-4-4-4-12, no "GPU-"
+  std::string ipc_handle;        // 64 raw bytes, or 66 with torch's prefix
+  ByteCount load_size = 0;       // bytes that the tensor covers
+  ByteCount storage_size = 0;    // bytes of the slot
+  ByteCount storage_offset = 0;  // bytes from the allocation's start
+  std::string counter_name;      // POSIX shared memory with the ref counters
   std::uint64_t counter_index = 0;
 };
 

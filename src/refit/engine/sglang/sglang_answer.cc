@@ -86,8 +86,8 @@ std::string CapMessage(std::string_view text) {
 std::string EngineMessage(const HttpResponse& response) {
   const Json reply = Parse(response.body);
   const Json* error = Find(reply, "error");
-  for (const Json* words : {Find(reply, "message"), error == nullptr ? nullptr : Find(*error, "message"), error,
-                            Find(reply, "detail")}) {
+  for (const Json* words :
+       {Find(reply, "message"), error == nullptr ? nullptr : Find(*error, "message"), error, Find(reply, "detail")}) {
     if (words != nullptr && words->is_string()) {
       return CapMessage(words->get_ref<const std::string&>());
     }

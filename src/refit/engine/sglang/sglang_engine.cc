@@ -45,8 +45,7 @@ Route RouteOf(Operation operation, WeightVersion label, sync::PauseMode mode) {
     case Operation::kPause:
       return {"/pause_generation", StrCat(R"({"mode":")", mode == sync::PauseMode::kAbort ? "abort" : "retract", "\"}"),
               SuccessForm::kObject};
-    case Operation::kResume:
-      return {"/continue_generation", R"({"torch_empty_cache":false})", SuccessForm::kObject};
+    case Operation::kResume: return {"/continue_generation", R"({"torch_empty_cache":false})", SuccessForm::kObject};
     case Operation::kFlush: return {"/flush_cache?timeout=0", "", SuccessForm::kText};
     case Operation::kBegin:
       return {"/begin_weight_update", R"({"selector":"all"})", SuccessForm::kSuccessField, MissingRoute::kIsNotFound};
@@ -87,7 +86,7 @@ std::string UpdateBody(const UpdateCall& call) {
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < call.ranks.size(); ++i) {
     texts.push_back(i > 0 && SamePayload(call.ranks[i], call.ranks[i - 1]) ? texts.back()
-                                                                            : Base64(PicklePayload(call.ranks[i])));
+                                                                           : Base64(PicklePayload(call.ranks[i])));
   }
   const std::size_t first = REFIT_MUTANT("RC-PAY-03/rotate", std::size_t{0}, std::size_t{1});
   std::string body = R"({"serialized_named_tensors":[)";
@@ -214,7 +213,8 @@ Answer SglangEngine::Update(const UpdateCall& call, Duration deadline) {
 }
 
 Result<Json> SglangEngine::Ask(std::string_view path, std::string body, Instant deadline) {
-  REFIT_ASSIGN_OR_RETURN(const HttpResponse response, Send(path, std::move(body), deadline - exec::Now(), kReportLimit));
+  REFIT_ASSIGN_OR_RETURN(const HttpResponse response,
+                         Send(path, std::move(body), deadline - exec::Now(), kReportLimit));
   const auto failed = [&](StatusCode code) {
     return Status(code, StrCat(options_.url, path, " answered ", response.status, ": ", EngineMessage(response)));
   };
@@ -261,8 +261,7 @@ Result<EngineDescription> SglangEngine::Describe(Duration deadline) {
 }
 
 Result<std::vector<RankHashes>> SglangEngine::Checksums(Duration deadline) {
-  REFIT_ASSIGN_OR_RETURN(const Json reply,
-                         Ask("/weights_checker", R"({"action":"checksum"})", exec::Now() + deadline));
+  REFIT_ASSIGN_OR_RETURN(const Json reply, Ask("/weights_checker", R"({"action":"checksum"})", exec::Now() + deadline));
   const auto ranks = reply.find("ranks");
   if (reply.value("success", Json()) != true || ranks == reply.end() || !ranks->is_array() || ranks->empty()) {
     return Unavailable("the engine's checksum answer has no ranks");

@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// engine::Engine over SGLang's HTTP contract (docs/spec/sglang-wire.md), for SGLang itself and for the reference engine.
-// A fresh connection per control call, a whole-call deadline, a capped answer, no redirects, no proxy.
+// engine::Engine over SGLang's HTTP contract (docs/spec/sglang-wire.md), for SGLang itself and for the reference
+// engine. A fresh connection per control call, a whole-call deadline, a capped answer, no redirects, no proxy.
 
 #pragma once
 

@@ -253,7 +253,8 @@ TEST_F(SglangEngineTest, SilenceDripAndEchoAreNoAnswer) {
 }
 
 TEST_F(SglangEngineTest, TheEnginesWordsAreOneShortLineOfUtf8) {
-  const Answer answer = Do(Operation::kEnd, Reply(400, "bad\r\nthings\n" + std::string(200, 'x') + std::string(500, '\xc3')));
+  const Answer answer =
+      Do(Operation::kEnd, Reply(400, "bad\r\nthings\n" + std::string(200, 'x') + std::string(500, '\xc3')));
   EXPECT_EQ(answer.message.substr(0, 12), "bad  things ");
   EXPECT_LE(answer.message.size(), 300U);
   const std::string umlauts = [] {
@@ -325,7 +326,8 @@ TEST_F(SglangEngineTest, APayloadThatWouldKillTheEngineIsNotSent) {
 }
 
 TEST_F(SglangEngineTest, DescribeReadsBothRoutesAndTheirOldNames) {
-  const RawReply server = Reply(200, R"({"version":"0.5.23","tp_size":2,"dp_size":null,"nnodes":1,"quantization":null})");
+  const RawReply server =
+      Reply(200, R"({"version":"0.5.23","tp_size":2,"dp_size":null,"nnodes":1,"quantization":null})");
   const RawReply model = Reply(200, R"({"model_path":"/m","weight_version":"default"})");
   server_.Answer("*", Reply(404, R"({"detail":"Not Found"})"));
   server_.Answer("/get_server_info", server);
@@ -388,7 +390,10 @@ TEST_F(SglangEngineTest, ChecksumsReadBothFormsOfTheParallelismInfo) {
 
 TEST_F(SglangEngineTest, ChecksumsThatAreNotWholeAreAnError) {
   for (const char* body : {
-           R"({})", R"({"success":true})", R"({"success":true,"ranks":[]})", R"({"success":true,"ranks":{}})",
+           R"({})",
+           R"({"success":true})",
+           R"({"success":true,"ranks":[]})",
+           R"({"success":true,"ranks":{}})",
            R"({"success":false,"ranks":[{"checksums":{},"parallelism_info":{"tp_rank":0}}]})",
            R"({"success":true,"ranks":[7]})",
            R"({"success":true,"ranks":[{"checksums":{"a":"0123456789abcdef"}}]})",
@@ -405,8 +410,7 @@ TEST_F(SglangEngineTest, ChecksumsThatAreNotWholeAreAnError) {
 
 TEST_F(SglangEngineTest, GenerateSendsTextOrTokensAndReadsWhatCameBack) {
   server_.Answer("*", Reply(200, R"({"text":"Paris","output_ids":[3,4],"meta_info":{"weight_version":"7"}})"));
-  const auto generation =
-      engine_->Generate({.text = "The capital", .token_ids = {}, .max_new_tokens = 5}, kDeadline);
+  const auto generation = engine_->Generate({.text = "The capital", .token_ids = {}, .max_new_tokens = 5}, kDeadline);
   ASSERT_TRUE(generation.has_value());
   EXPECT_EQ(generation->text, "Paris");
   EXPECT_THAT(generation->token_ids, ElementsAre(3, 4));
@@ -414,7 +418,8 @@ TEST_F(SglangEngineTest, GenerateSendsTextOrTokensAndReadsWhatCameBack) {
   Json body = Json::parse(server_.last().body);
   EXPECT_EQ(body["text"], "The capital");
   EXPECT_EQ(body["sampling_params"]["max_new_tokens"], 5);
-  ASSERT_TRUE(engine_->Generate({.text = {}, .token_ids = {1, 2}, .temperature = 0.5, .seed = 9}, kDeadline).has_value());
+  ASSERT_TRUE(
+      engine_->Generate({.text = {}, .token_ids = {1, 2}, .temperature = 0.5, .seed = 9}, kDeadline).has_value());
   body = Json::parse(server_.last().body);
   EXPECT_EQ(body["input_ids"], Json({1, 2}));
   EXPECT_FALSE(body.contains("text"));
