@@ -149,6 +149,7 @@ void PolicyAgent::OnOpened(const SourceOpened& event, PolicyAgentEffects& out) {
   } else if (!event.status.ok()) {
     Reply(lease->command, ReplyKind::kFailed, event.status, out);
   } else if (!waiting_.empty()) {
+    close_on_return_ = true;
     Reply(lease->command, ReplyKind::kFailed, Aborted("the lease was given up while the source opened"), out);
   } else {
     out.emplace_back(SendPolicyReply{{lease->command.stamp, ReplyKind::kDone, OkStatus(), event.manifest, {}, {}}});
