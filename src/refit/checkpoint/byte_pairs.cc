@@ -103,7 +103,8 @@ Result<BytePairs> BytePairs::Make(const JsonValue& model) {
   REFIT_RETURN_IF_ERROR(made.AddVocabulary(*vocabulary));
   REFIT_RETURN_IF_ERROR(made.AddMerges(*merges, *vocabulary));
   const JsonValue* unknown = model.Find("unk_token");
-  const bool complete = std::find(made.byte_tokens_.begin(), made.byte_tokens_.end(), kNoToken) == made.byte_tokens_.end();
+  const bool complete =
+      std::find(made.byte_tokens_.begin(), made.byte_tokens_.end(), kNoToken) == made.byte_tokens_.end();
   if (unknown != nullptr && !unknown->is(Kind::kNull) && !complete) {
     return Unimplemented(fmt::format("tokenizer model: unk_token is {}, and bytes are missing", ToString(*unknown)),
                          kRemedy);
@@ -129,9 +130,9 @@ Status BytePairs::AddVocabulary(const JsonValue& vocabulary) {
       token_bytes_.resize(index + 1);
     }
     if (!token_bytes_[index].empty()) {
-      return InvalidArgument(fmt::format("tokens {} and {} have the same id {}", Quote(token_bytes_[index]),
-                                         Quote(token), index),
-                             kRemedy);
+      return InvalidArgument(
+          fmt::format("tokens {} and {} have the same id {}", Quote(token_bytes_[index]), Quote(token), index),
+          kRemedy);
     }
     token_bytes_[index] = BytesOfToken(token);
     if (token_bytes_[index].size() == 1) {
@@ -152,7 +153,8 @@ Status BytePairs::AddMerges(const JsonValue& merges, const JsonValue& vocabulary
     const TokenId right = IdOf(vocabulary, pair->second);
     const TokenId merged = IdOf(vocabulary, std::string(pair->first).append(pair->second));
     if (left == kNoToken || right == kNoToken || merged == kNoToken) {
-      return InvalidArgument(fmt::format("merge {} has parts that are not in the vocabulary", ToString(merge)), kRemedy);
+      return InvalidArgument(fmt::format("merge {} has parts that are not in the vocabulary", ToString(merge)),
+                             kRemedy);
     }
     merges_.insert_or_assign(PackPair(left, right), Merge{static_cast<std::uint32_t>(merges_.size()), merged});
   }

@@ -45,7 +45,7 @@ class BytePairs {
 
   std::vector<std::string> token_bytes_;
   std::array<TokenId, 256> byte_tokens_{};
-  std::unordered_map<std::uint64_t, Merge> merges_;  // (left, right) packed
+  std::unordered_map<std::uint64_t, Merge> merges_;       // (left, right) packed
   std::unordered_map<std::string, TokenId> whole_words_;  // where merges are ignored for words of the vocabulary
   bool ignore_merges_ = false;
 };

@@ -43,8 +43,7 @@ Result<std::unique_ptr<MappedFile>> MapShard(const std::string& path, std::vecto
 
 // Every tensor of `file_name` is listed for it, and is there no other time. Erases what it finds from `awaited`.
 Status CheckAgainstIndex(const std::string& file_name, std::span<const FoundTensor> tensors,
-                         const std::map<std::string, std::string>& index,
-                         std::map<std::string, std::string>& awaited) {
+                         const std::map<std::string, std::string>& index, std::map<std::string, std::string>& awaited) {
   for (const FoundTensor& tensor : tensors) {
     const auto listed = index.find(tensor.spec.name);
     if (listed == index.end() || listed->second != file_name) {

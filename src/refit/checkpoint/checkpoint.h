@@ -29,7 +29,9 @@ class Checkpoint {
   Checkpoint& operator=(const Checkpoint&) = delete;
 
   const std::string& folder() const { return folder_; }
-  const weights::Manifest& manifest() const { return manifest_; }  // in model order (ExpectedTensors) where that is known, else file order
+  const weights::Manifest& manifest() const {
+    return manifest_;
+  }  // in model order (ExpectedTensors) where that is known, else file order
   Bytes bytes(std::size_t tensor) const { return bytes_[tensor]; }
   std::span<const Bytes> all_bytes() const { return bytes_; }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "refit/checkpoint/file.h"
 #include "refit/checkpoint/model_config_json.h"
 #include "refit/checkpoint/random_checkpoint.h"
 #include "refit/checkpoint/safetensors.h"
@@ -68,9 +69,8 @@ TEST(CheckpointTest, ShardsAreJoinedInTheModelsOrderAndUnknownTensorsComeLast) {
       "model.layers.0.mlp.up_proj.weight": "model-2.safetensors")");
   const auto checkpoint = Checkpoint::Open(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().ToString();
-  EXPECT_THAT(Names(**checkpoint),
-              ElementsAre("model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight",
-                          "model.layers.1.mlp.up_proj.weight", "model.norm.weight", "extra"));
+  EXPECT_THAT(Names(**checkpoint), ElementsAre("model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight",
+                                               "model.layers.1.mlp.up_proj.weight", "model.norm.weight", "extra"));
 }
 
 TEST(CheckpointTest, AShardMayBeASymbolicLinkAsInACache) {
@@ -86,10 +86,10 @@ TEST(CheckpointTest, AnIndexThatEscapesItsFolderIsRefused) {
   const test::TempFolder outside;
   WriteShard(outside, "model.safetensors", {"a"});
   const test::TempFolder folder;
-  for (const std::string& path : {"../" + std::filesystem::path(outside.path()).filename().string() + "/model.safetensors",
-                                  outside / "model.safetensors", std::string("sub/model.safetensors"),
-                                  std::string(".."), std::string(""), std::string("..\\\\model.safetensors"),
-                                  std::string("a\\u0000.safetensors"), std::string("/etc/passwd")}) {
+  for (const std::string& path :
+       {"../" + std::filesystem::path(outside.path()).filename().string() + "/model.safetensors",
+        outside / "model.safetensors", std::string("sub/model.safetensors"), std::string(".."), std::string(""),
+        std::string("..\\\\model.safetensors"), std::string("a\\u0000.safetensors"), std::string("/etc/passwd")}) {
     WriteIndex(folder, "\"a\": \"" + path + "\"");
     const Status status = OpenStatus(folder);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << path << ": " << status.ToString();
@@ -115,7 +115,8 @@ TEST(CheckpointTest, TheIndexAndTheShardsMustAgree) {
   WriteIndex(folder, R"("a": "model-1.safetensors", "b": "model-1.safetensors", "c": "model-2.safetensors")");
   EXPECT_THAT(OpenStatus(folder).message(), HasSubstr("model-2.safetensors holds tensor b, which"));
   WriteIndex(folder, R"("a": "model-1.safetensors", "b": "model-1.safetensors", "d": "model-1.safetensors")");
-  EXPECT_THAT(OpenStatus(folder).message(), HasSubstr("puts tensor d into model-1.safetensors, which does not hold it"));
+  EXPECT_THAT(OpenStatus(folder).message(),
+              HasSubstr("puts tensor d into model-1.safetensors, which does not hold it"));
 }
 
 TEST(CheckpointTest, ABadIndexIsRefusedByWhatIsWrong) {
@@ -163,7 +164,8 @@ TEST(CheckpointTest, AFifoIsRefusedAndNotWaitedFor) {
 TEST(CheckpointTest, ATruncatedShardIsNamed) {
   const test::TempFolder folder;
   WriteShard(folder, "model.safetensors", {"a"});
-  std::filesystem::resize_file(folder / "model.safetensors", std::filesystem::file_size(folder / "model.safetensors") - 1);
+  std::filesystem::resize_file(folder / "model.safetensors",
+                               std::filesystem::file_size(folder / "model.safetensors") - 1);
   EXPECT_THAT(OpenStatus(folder).message(), HasSubstr(folder / "model.safetensors"));
   EXPECT_THAT(OpenStatus(folder).message(), HasSubstr("truncated"));
 }
@@ -180,6 +182,19 @@ TEST(CheckpointTest, AFileTruncatedAfterOpenIsDataLossForWhoReadsUnderTheGuard) 
   const Status status =
       device::GuardMapped("model.safetensors", [&] { std::memcpy(copy.data(), last.data(), copy.size()); });
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+}
+
+// RC-PAY-10: the kernel reads the mapping here, and says so instead of a signal.
+TEST(CheckpointTest, AFileTruncatedWhileItIsCopiedIsDataLoss) {
+  const test::TempFolder folder;
+  folder.Write("source", std::string(100'000, 'x'));
+  const auto source = MappedFile::Open(folder / "source");
+  ASSERT_TRUE(source.ok());
+  std::filesystem::resize_file(folder / "source", 0);
+  const auto draft = FileDraft::Create(folder / "copy");
+  ASSERT_TRUE(draft.ok());
+  EXPECT_EQ((*draft)->Append((*source)->bytes()).code(), StatusCode::kDataLoss);
+  EXPECT_FALSE(std::filesystem::exists(folder / "copy"));
 }
 
 }  // namespace

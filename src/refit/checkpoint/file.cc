@@ -33,8 +33,7 @@ Status WriteError(const std::string& path, int error) {
       return DataLoss(fmt::format("a source of {} vanished while it was copied", path),
                       "do not change a checkpoint while it is read");
     case ENOSPC:
-    case EDQUOT:
-      return ResourceExhausted(fmt::format("cannot write {}: {}", path, Reason(error)), "free space there");
+    case EDQUOT: return ResourceExhausted(fmt::format("cannot write {}: {}", path, Reason(error)), "free space there");
     default:
       return FailedPrecondition(fmt::format("cannot write {}: {}", path, Reason(error)),
                                 "name a folder that you may write to");

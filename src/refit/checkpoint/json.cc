@@ -18,8 +18,8 @@ using Kind = JsonValue::Kind;
 
 constexpr std::size_t kShownLength = 60;
 
-// Builds the tree from the parser's events. open_ holds pointers into items of the parent: stable, because a parent gets
-// no further child while one is open.
+// Builds the tree from the parser's events. open_ holds pointers into items of the parent: stable, because a parent
+// gets no further child while one is open.
 class TreeBuilder final : public nlohmann::json_sax<Json> {
  public:
   const std::string& error() const { return error_; }
@@ -158,9 +158,7 @@ Result<JsonValue> ParseJson(std::string_view text) {
   return std::move(builder.root());
 }
 
-std::string Quote(std::string_view text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string Quote(std::string_view text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string ToString(const JsonValue& value) {
   std::string out;

@@ -22,7 +22,7 @@ struct JsonValue {
   Kind kind = Kind::kNull;
   bool boolean = false;
   std::int64_t integer = 0;
-  double number = 0;              // integers too
+  double number = 0;  // integers too
   std::string text;
   std::vector<std::string> keys;  // an object's, in byte order; keys[i] names items[i]
   std::vector<JsonValue> items;   // an array's, or an object's

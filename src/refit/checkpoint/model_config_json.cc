@@ -191,8 +191,7 @@ Result<ModelConfig> ParseModelConfig(std::string_view text) {
   config.layer_count = keys.Integer("num_hidden_layers", std::nullopt);
   config.hidden_size = keys.Integer("hidden_size", std::nullopt);
   config.head_count = keys.Integer("num_attention_heads", std::nullopt);
-  config.kv_head_count =
-      keys.Integer("num_key_value_heads", llama ? std::optional(config.head_count) : std::nullopt);
+  config.kv_head_count = keys.Integer("num_key_value_heads", llama ? std::optional(config.head_count) : std::nullopt);
   config.head_size =
       keys.Integer("head_dim", config.head_count > 0 ? config.hidden_size / config.head_count : std::int64_t{0});
   config.intermediate_size = keys.Integer("intermediate_size", std::nullopt);

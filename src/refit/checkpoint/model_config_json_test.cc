@@ -18,11 +18,13 @@ namespace {
 using ::testing::HasSubstr;
 using weights::Architecture;
 
-constexpr std::string_view kLlama = R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 576, "intermediate_size": 1536,
+constexpr std::string_view kLlama =
+    R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 576, "intermediate_size": 1536,
   "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152,
   "rope_theta": 100000.0, "rope_scaling": null, "torch_dtype": "bfloat16", "tie_word_embeddings": true,
   "rms_norm_eps": 1e-05, "max_position_embeddings": 8192, "bos_token_id": 1, "eos_token_id": [2, 3]})";
-constexpr std::string_view kMoe = R"({"architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 128, "intermediate_size": 256,
+constexpr std::string_view kMoe =
+    R"({"architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 128, "intermediate_size": 256,
   "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 1024,
   "dtype": "bfloat16", "num_experts": 4, "moe_intermediate_size": 64, "num_experts_per_tok": 2, "norm_topk_prob": true,
   "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_parameters": {"rope_type": "default", "rope_theta": 1000000}})";
@@ -95,9 +97,11 @@ TEST(ModelConfigJsonTest, WhatWouldChangeTheModelIsRefusedByKeyAndValue) {
   EXPECT_THAT(Refusal(With(Without(std::string(kLlama), R"("rope_scaling": null, )"),
                            R"("rope_scaling": {"type": "linear", "factor": 2.0})")),
               HasSubstr("rope_scaling is {"));
-  EXPECT_THAT(Refusal(With(Without(std::string(kLlama), R"("torch_dtype": "bfloat16", )"), R"("torch_dtype": "float16")")),
-              HasSubstr("float16"));
-  EXPECT_THAT(Refusal(Without(std::string(kLlama), R"("torch_dtype": "bfloat16", )")), HasSubstr("torch_dtype is missing"));
+  EXPECT_THAT(
+      Refusal(With(Without(std::string(kLlama), R"("torch_dtype": "bfloat16", )"), R"("torch_dtype": "float16")")),
+      HasSubstr("float16"));
+  EXPECT_THAT(Refusal(Without(std::string(kLlama), R"("torch_dtype": "bfloat16", )")),
+              HasSubstr("torch_dtype is missing"));
   EXPECT_THAT(Refusal(With(Without(std::string(kMoe), R"("mlp_only_layers": [], )"), R"("mlp_only_layers": [0])")),
               HasSubstr("mlp_only_layers is [0]"));
   EXPECT_THAT(Refusal(With(Without(std::string(kMoe), R"("decoder_sparse_step": 1, )"), R"("decoder_sparse_step": 2)")),

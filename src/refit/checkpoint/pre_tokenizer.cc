@@ -68,8 +68,9 @@ struct PreTokenizer::Pattern {
         break;
       }
       if (found < 0) {
-        return ResourceExhausted(fmt::format("the tokenizer's regular expression gave up on this text (PCRE2 {})", found),
-                                 "shorten the text");
+        return ResourceExhausted(
+            fmt::format("the tokenizer's regular expression gave up on this text (PCRE2 {})", found),
+            "shorten the text");
       }
       const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
       if (bounds[0] < done || bounds[1] <= bounds[0]) {

@@ -220,8 +220,8 @@ Status WriteRandomCheckpoint(const ModelConfig& config, std::uint64_t seed, cons
   REFIT_ASSIGN_OR_RETURN(const auto draft, FolderDraft::Create(folder));
   REFIT_RETURN_IF_ERROR(WriteFile(draft->draft_path() + "/config.json", config_text));
   REFIT_RETURN_IF_ERROR(WriteRandomWeights(manifest, seed, draft->draft_path() + "/model.safetensors"));
-  const Status published = draft->Publish(held == Held::kOtherRandom ? FolderDraft::Taken::kReplace
-                                                                     : FolderDraft::Taken::kRefuse);
+  const Status published =
+      draft->Publish(held == Held::kOtherRandom ? FolderDraft::Taken::kReplace : FolderDraft::Taken::kRefuse);
   // Another process may have written the same meanwhile.
   return published.ok() || WhatIsIn(folder, config_text) == Held::kThis ? OkStatus() : published;
 }

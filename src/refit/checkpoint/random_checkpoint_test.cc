@@ -91,7 +91,8 @@ TEST(RandomCheckpointTest, TheSameSeedGivesTheSameBytesEverywhere) {
   ASSERT_TRUE(WriteRandomCheckpoint(*RandomShape("tiny"), 2, folder / "c").ok());
   EXPECT_EQ(folder.Read("a/model.safetensors"), folder.Read("b/model.safetensors"));
   EXPECT_NE(folder.Read("a/model.safetensors"), folder.Read("c/model.safetensors"));
-  EXPECT_EQ(device::Sha256Hex(AsBytes(folder.Read("a/model.safetensors"))), "a82b75494e13a8f479e84c5e0da458c9db133811d112ba201cdaa94737fdaa0b");
+  EXPECT_EQ(device::Sha256Hex(AsBytes(folder.Read("a/model.safetensors"))),
+            "a82b75494e13a8f479e84c5e0da458c9db133811d112ba201cdaa94737fdaa0b");
 }
 
 TEST(RandomCheckpointTest, WeightsAreNormalLikeAndNormsAreAroundOne) {
@@ -99,7 +100,9 @@ TEST(RandomCheckpointTest, WeightsAreNormalLikeAndNormsAreAroundOne) {
   ASSERT_TRUE(WriteRandomCheckpoint(*RandomShape("tiny"), 1, folder / "a").ok());
   const auto checkpoint = Open(folder / "a");
   ASSERT_NE(checkpoint, nullptr);
-  const auto values = [&](std::string_view name) { return Values(checkpoint->bytes(*checkpoint->manifest().Find(name))); };
+  const auto values = [&](std::string_view name) {
+    return Values(checkpoint->bytes(*checkpoint->manifest().Find(name)));
+  };
   const auto [mean, deviation] = MeanAndDeviation(values("model.embed_tokens.weight"));
   EXPECT_NEAR(mean, 0, 0.001);
   EXPECT_NEAR(deviation, 0.02, 0.001);

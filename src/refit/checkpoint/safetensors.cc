@@ -47,8 +47,8 @@ Result<std::string> ReadHeader(Bytes file) {
     return Bad(fmt::format("the header claims {} bytes and the file has {}: it is truncated", length, file.size()));
   }
   std::string header(length, '\0');
-  REFIT_RETURN_IF_ERROR(device::GuardMapped(
-      "the header", [&] { std::memcpy(header.data(), file.data() + kLengthSize, header.size()); }));
+  REFIT_RETURN_IF_ERROR(
+      device::GuardMapped("the header", [&] { std::memcpy(header.data(), file.data() + kLengthSize, header.size()); }));
   return header;
 }
 
@@ -97,8 +97,8 @@ Status CheckLayout(const std::vector<SafetensorsEntry>& entries, ByteCount data_
                              entry.end, file_size));
     }
     if (entry.begin != next) {
-      return Bad(fmt::format("tensor {} begins at byte {}, not at {}: tensors overlap or leave a hole",
-                             entry.spec.name, entry.begin, next));
+      return Bad(fmt::format("tensor {} begins at byte {}, not at {}: tensors overlap or leave a hole", entry.spec.name,
+                             entry.begin, next));
     }
     next = entry.end;
   }

@@ -36,7 +36,8 @@ TEST(SafetensorsTest, EntriesComeInTheOrderOfTheirBytes) {
   const std::string file = MakeFile(R"({"__metadata__": {"format": "pt"},
       "b": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]},
       "a": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [4, 16]},
-      "c": {"dtype": "U8", "shape": [0], "data_offsets": [4, 4]}}  )", 16);
+      "c": {"dtype": "U8", "shape": [0], "data_offsets": [4, 4]}}  )",
+                                    16);
   const auto entries = ParseSafetensors(AsBytes(file));
   ASSERT_TRUE(entries.ok()) << entries.status().ToString();
   ASSERT_THAT(*entries, SizeIs(3));
@@ -72,7 +73,8 @@ TEST(SafetensorsTest, AHeaderLengthThatLiesIsRefused) {
 TEST(SafetensorsTest, AHeaderThatLiesIsRefusedByName) {
   const auto tensor = [](std::string_view dtype, std::string_view shape, std::string_view offsets) {
     std::string text = R"({"w": {"dtype": ")";
-    return text.append(dtype).append(R"(", "shape": )").append(shape).append(R"(, "data_offsets": )").append(offsets) + "}}";
+    return text.append(dtype).append(R"(", "shape": )").append(shape).append(R"(, "data_offsets": )").append(offsets) +
+           "}}";
   };
   EXPECT_EQ(Refusal(tensor("BF16", "[2]", "[0, 4]"), 4), "accepted");
   EXPECT_THAT(Refusal(tensor("Q4", "[2]", "[0, 4]"), 4), HasSubstr("tensor w has the unknown dtype \"Q4\""));
@@ -96,13 +98,15 @@ TEST(SafetensorsTest, AHeaderThatLiesIsRefusedByName) {
 
 TEST(SafetensorsTest, OverlappingTensorsAreRefused) {
   EXPECT_THAT(Refusal(R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]},
-                          "b": {"dtype": "U8", "shape": [4], "data_offsets": [2, 6]}})", 6),
+                          "b": {"dtype": "U8", "shape": [4], "data_offsets": [2, 6]}})",
+                      6),
               HasSubstr("tensor b begins at byte"));
 }
 
 TEST(SafetensorsTest, ATensorNamedTwiceIsRefused) {
   EXPECT_THAT(Refusal(R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
-                          "a": {"dtype": "U8", "shape": [1], "data_offsets": [1, 2]}})", 2),
+                          "a": {"dtype": "U8", "shape": [1], "data_offsets": [1, 2]}})",
+                      2),
               HasSubstr("key \"a\" occurs twice"));
 }
 
@@ -117,8 +121,9 @@ TEST(SafetensorsTest, WhatIsWrittenIsReadBack) {
                                                   {"empty", weights::DType::kInt64, {0, 5}}};
   const std::string data = "01234567abcd";
   const std::string path = folder / "model.safetensors";
-  ASSERT_TRUE(WriteSafetensors(path, {{specs[0], AsBytes(data).first(8)}, {specs[1], AsBytes(data).last(4)},
-                                      {specs[2], {}}}).ok());
+  ASSERT_TRUE(
+      WriteSafetensors(path, {{specs[0], AsBytes(data).first(8)}, {specs[1], AsBytes(data).last(4)}, {specs[2], {}}})
+          .ok());
   const std::string file = folder.Read("model.safetensors");
   const auto entries = ParseSafetensors(AsBytes(file));
   ASSERT_TRUE(entries.ok()) << entries.status().ToString();

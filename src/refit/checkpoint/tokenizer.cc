@@ -67,7 +67,8 @@ Status CheckNormalizer(const JsonValue* node) {
 Status CheckDecoder(const JsonValue* node) {
   const JsonValue* type = node == nullptr ? nullptr : node->Find("type");
   if (type == nullptr || type->text != "ByteLevel") {
-    return Unimplemented(fmt::format("decoder {} is not supported", node == nullptr ? "null" : ToString(*node)), kRemedy);
+    return Unimplemented(fmt::format("decoder {} is not supported", node == nullptr ? "null" : ToString(*node)),
+                         kRemedy);
   }
   return OkStatus();
 }
@@ -102,15 +103,14 @@ struct Tokenizer::Impl {
 
   PreTokenizer words;
   BytePairs pairs;
-  std::vector<AddedToken> added;                          // longest first
+  std::vector<AddedToken> added;  // longest first
   std::array<std::vector<std::size_t>, 256> added_by_first_byte;
-  std::vector<const AddedToken*> added_by_id;             // null where an id is of the vocabulary
+  std::vector<const AddedToken*> added_by_id;  // null where an id is of the vocabulary
   std::string system_message;
 
   void IndexAddedTokens() {
-    std::stable_sort(added.begin(), added.end(), [](const AddedToken& a, const AddedToken& b) {
-      return a.content.size() > b.content.size();
-    });
+    std::stable_sort(added.begin(), added.end(),
+                     [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
     for (std::size_t i = 0; i < added.size(); ++i) {
       added_by_first_byte[static_cast<unsigned char>(added[i].content[0])].push_back(i);
       const auto id = static_cast<std::size_t>(added[i].id);

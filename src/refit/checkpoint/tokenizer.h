@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Byte-level BPE both ways, from a Hugging Face tokenizer.json: the GPT-2 and Llama-3/Qwen/SmolLM pre-tokenizers
-// (ByteLevel, Digits, Split by regex; PCRE2 for Unicode classes), added tokens, merges. Anything else is refused by name.
-// A tokenizer that normalises to NFC is accepted; text is taken to be in NFC already.
-// Thread: any, after Open.
+// (ByteLevel, Digits, Split by regex; PCRE2 for Unicode classes), added tokens, merges. Anything else is refused by
+// name. A tokenizer that normalises to NFC is accepted; text is taken to be in NFC already. Thread: any, after Open.
 
 #pragma once
 

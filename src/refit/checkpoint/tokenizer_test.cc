@@ -35,8 +35,9 @@ constexpr std::string_view kModel =
         "merges": [["a", "b"], "b c", ["ab", "c"], "Ġ a", "a a", "1 1"]})";
 
 std::string MakeJson(std::string_view words, std::string_view model, std::string_view more = "") {
-  std::string text = R"({"version": "1.0", "normalizer": null, "decoder": {"type": "ByteLevel"}, "added_tokens": [)"
-                     R"({"id": 0, "content": "<|end|>", "special": true}, {"id": 20, "content": "<|end", "special": false}])";
+  std::string text =
+      R"({"version": "1.0", "normalizer": null, "decoder": {"type": "ByteLevel"}, "added_tokens": [)"
+      R"({"id": 0, "content": "<|end|>", "special": true}, {"id": 20, "content": "<|end", "special": false}])";
   text.append(more).append(", \"pre_tokenizer\": ").append(words).append(", \"model\": ").append(model).append("}");
   return text;
 }
@@ -120,7 +121,8 @@ TEST(TokenizerTest, TextThatIsNoUtf8IsRefusedAtItsByte) {
 
 TEST(TokenizerTest, ChatPromptHasTheTemplatesOwnSystemMessage) {
   const std::string with_system =
-      "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nBe kind<|im_end|>\n' }}{% endif %}";
+      "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nBe kind<|im_end|>\n' }}{% endif "
+      "%}";
   auto tokenizer = Tokenizer::Parse(MakeJson(kSmolWords, kModel), with_system);
   ASSERT_TRUE(tokenizer.ok());
   EXPECT_EQ((*tokenizer)->ChatPrompt("Hi"),
@@ -141,7 +143,8 @@ TEST(TokenizerTest, WhatItCannotDoIsRefusedByName) {
               HasSubstr("unk_token"));
   EXPECT_THAT(Refusal(kSmolWords, R"({"vocab": {"a": 0}, "merges": ["a b"]})").message(), HasSubstr("a b"));
   EXPECT_THAT(Refusal(kSmolWords, R"({"vocab": {"a": 0, "b": 0}, "merges": []})").message(), HasSubstr("same id 0"));
-  EXPECT_THAT(Refusal(kSmolWords, R"({"vocab": {"a": 99999999999}, "merges": []})").message(), HasSubstr("99999999999"));
+  EXPECT_THAT(Refusal(kSmolWords, R"({"vocab": {"a": 99999999999}, "merges": []})").message(),
+              HasSubstr("99999999999"));
 }
 
 TEST(TokenizerTest, AFolderWithoutATokenizerIsNotFound) {
@@ -160,9 +163,9 @@ TEST(TokenizerTest, AnErrorInTheFileNamesTheFile) {
 }
 
 TEST(Utf8Test, ReplacesMaximalPartsAsRustDoes) {
-  EXPECT_EQ(ReplaceInvalidUtf8("a\xf0\x9f\x98"), "a\uFFFD");                         // cut
-  EXPECT_EQ(ReplaceInvalidUtf8("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD");              // a surrogate
-  EXPECT_EQ(ReplaceInvalidUtf8("\xc0\xaf\xf4\x90"), "\uFFFD\uFFFD\uFFFD\uFFFD");   // overlong; beyond U+10FFFF
+  EXPECT_EQ(ReplaceInvalidUtf8("a\xf0\x9f\x98"), "a\uFFFD");                      // cut
+  EXPECT_EQ(ReplaceInvalidUtf8("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD");            // a surrogate
+  EXPECT_EQ(ReplaceInvalidUtf8("\xc0\xaf\xf4\x90"), "\uFFFD\uFFFD\uFFFD\uFFFD");  // overlong; beyond U+10FFFF
   EXPECT_EQ(ReplaceInvalidUtf8("\U0001F600\u00e9"), "\U0001F600\u00e9");
 }
 

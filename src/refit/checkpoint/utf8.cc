@@ -8,8 +8,8 @@ namespace {
 
 constexpr char32_t kReplacement = 0xfffd;
 
-// What may follow a first byte: how many bytes, and the bounds of the first of them (Unicode's table 3-7). They rule out
-// overlong forms, surrogates and what lies beyond U+10FFFF.
+// What may follow a first byte: how many bytes, and the bounds of the first of them (Unicode's table 3-7). They rule
+// out overlong forms, surrogates and what lies beyond U+10FFFF.
 struct Sequence {
   std::size_t continuation_count = 0;
   unsigned second_min = 0x80;

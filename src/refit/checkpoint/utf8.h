@@ -14,8 +14,8 @@
 namespace refit::checkpoint {
 
 struct Utf8Step {
-  std::size_t size = 0;                 // of the character, or of the longest part that could have begun one
-  std::optional<char32_t> code_point;   // nothing where the bytes are no UTF-8
+  std::size_t size = 0;                // of the character, or of the longest part that could have begun one
+  std::optional<char32_t> code_point;  // nothing where the bytes are no UTF-8
 };
 // What text begins with; text must not be empty.
 Utf8Step FirstUtf8(std::string_view text);
