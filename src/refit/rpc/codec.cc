@@ -250,13 +250,14 @@ void Encode(const OpenStream& open, v1::OpenStream* out) {
   Encode(open.policy_incarnation, out->mutable_policy_incarnation());
   out->mutable_tp_ranks()->Assign(open.tp_ranks.begin(), open.tp_ranks.end());
   out->set_load_bytes(open.load_bytes);
+  out->set_budget_ns(open.budget.count());
 }
 Result<OpenStream> Decode(const v1::OpenStream& in) {
   if (in.load_bytes() == 0 || in.tp_ranks_size() == 0) {
     return InvalidArgument(StrCat("stream of slot ", in.slot(), " names no ranks or load_bytes 0"));
   }
   return OpenStream{Decode(in.stamp()), SlotIndex(in.slot()), DecodeId<Incarnation>(in.policy_incarnation()), Ranks(in),
-                    in.load_bytes()};
+                    in.load_bytes(), Duration(in.budget_ns())};
 }
 
 void Encode(const SenderMessage& message, v1::FromSender* out) {

@@ -28,6 +28,7 @@ struct OpenStream {
   Incarnation policy_incarnation;  // whom it is meant for
   std::vector<std::uint32_t> tp_ranks;
   ByteCount load_bytes = 0;
+  Duration budget{};  // what is left of the transfer
 };
 
 // First message of the sender. The slots live as long as the engine's incarnation.

@@ -191,7 +191,7 @@ TEST(LoadStream, AnnouncementsAndReleasesAlternate) {
   FakePolicy policy;
   const auto server = ServePolicy("127.0.0.1:0", policy);
   ASSERT_TRUE(server.has_value());
-  const OpenStream open{SomeStamp(), SlotIndex(0), Incarnation{{1, 1}}, {0}, 4096};
+  const OpenStream open{SomeStamp(), SlotIndex(0), Incarnation{{1, 1}}, {0}, 4096, seconds(10)};
   {
     auto stream = ReceiverStream::Open((*server)->address(), open, exec::Now() + seconds(10));
     ASSERT_TRUE(stream.has_value());
@@ -224,7 +224,7 @@ TEST(LoadStream, AWaitingReceiverEndsAtItsDeadline) {
     }
   } policy;
   const auto server = ServePolicy("127.0.0.1:0", policy);
-  const OpenStream open{SomeStamp(), SlotIndex(0), Incarnation{{1, 1}}, {0}, 4096};
+  const OpenStream open{SomeStamp(), SlotIndex(0), Incarnation{{1, 1}}, {0}, 4096, seconds(10)};
   auto stream = ReceiverStream::Open((*server)->address(), open, exec::Now() + milliseconds(100));
   ASSERT_TRUE(stream.has_value());
   EXPECT_FALSE((*stream)->Next().has_value());

@@ -3,7 +3,10 @@
 
 #include "refit/rpc/server.h"
 
+#include <grpc/support/log.h>
+
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "refit/base/str.h"
@@ -11,6 +14,12 @@
 
 namespace refit::rpc {
 namespace {
+
+// gRPC's own log says again, in many lines, what our Status says in one.
+void SilenceGrpcLog() {
+  static std::once_flag once;
+  std::call_once(once, [] { gpr_set_log_function([](gpr_log_func_args*) {}); });
+}
 
 class GrpcServer : public Server {
  public:
@@ -32,6 +41,7 @@ class GrpcServer : public Server {
 }  // namespace
 
 Result<std::unique_ptr<Server>> StartServer(const std::string& listen, std::unique_ptr<grpc::Service> service) {
+  SilenceGrpcLog();
   int port = 0;
   grpc::ServerBuilder builder;
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
@@ -48,6 +58,7 @@ Result<std::unique_ptr<Server>> StartServer(const std::string& listen, std::uniq
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  SilenceGrpcLog();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageSize);

@@ -1,0 +1,195 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/runtime/agent_host.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "refit/base/str.h"
+#include "refit/device/shared_memory.h"
+#include "refit/exec/clock.h"
+#include "refit/exec/watched.h"
+#include "refit/observe/log.h"
+#include "refit/rpc/agent_rpc.h"
+#include "refit/rpc/controller_rpc.h"
+#include "refit/runtime/engine_life.h"
+#include "refit/runtime/reply_desk.h"
+#include "refit/transport/shm/shm_transport.h"
+
+namespace refit::runtime {
+namespace {
+
+constexpr Duration kRelaunchPauseFirst = std::chrono::milliseconds(200);
+constexpr Duration kRelaunchPauseMax = std::chrono::seconds(30);
+constexpr Duration kForever = std::chrono::hours(24 * 365);
+constexpr Duration kGoneDeadline = std::chrono::seconds(2);
+
+class Host final : public AgentHost, public rpc::AgentHandler {
+ public:
+  explicit Host(AgentHostOptions options) : options_(std::move(options)) {}
+  ~Host() override {
+    stopping_.With([](Stopping& stopping) {
+      stopping.now = true;
+      if (stopping.life != nullptr) {
+        stopping.life->Stop();
+      }
+    });
+    if (loop_.joinable()) {
+      loop_.join();
+    }
+    server_.reset();
+  }
+
+  Status Begin() {
+    device::SweepDeadOwners();
+    std::error_code error;
+    std::filesystem::create_directories(options_.run_directory, error);
+    if (error) {
+      return FailedPrecondition(StrCat("cannot create run directory ", options_.run_directory, ": ", error.message()));
+    }
+    controller_ = rpc::ControllerClient::Connect(options_.controller);
+    REFIT_ASSIGN_OR_RETURN(server_, rpc::ServeAgent(options_.listen, *this));
+    REFIT_RETURN_IF_ERROR(NextLife());
+    loop_ = std::thread([this] { Loop(); });
+    return OkStatus();
+  }
+  const std::string& address() const override { return server_->address(); }
+  std::string engine_url() const override { return url_; }
+
+  // ---- rpc threads
+  sync::AgentReply Execute(const sync::AgentCommand& command) override {
+    const auto refuse = [&command](sync::ReplyKind kind, Status status) {
+      return sync::AgentReply{.stamp = command.stamp,
+                              .kind = kind,
+                              .status = std::move(status),
+                              .residue = sync::Residue::Unknown(),
+                              .totals = {},
+                              .retryable_in_place = false};
+    };
+    const auto ticket = desk_.Open(command.stamp);
+    const Status status = stopping_.With([&command](Stopping& stopping) {
+      if (stopping.life == nullptr || stopping.life->incarnation() != command.stamp.incarnation) {
+        return Aborted("the command is for another life of the engine");
+      }
+      return stopping.life->Post(peer::CommandArrived{command});
+    });
+    if (!status.ok()) {
+      return refuse(sync::ReplyKind::kStale, status);
+    }
+    if (auto reply = desk_.Wait(ticket, exec::Now() + command.budget + kReplyMargin)) {
+      return *std::move(reply);
+    }
+    return refuse(sync::ReplyKind::kFailed,
+                  DeadlineExceeded(StrCat("agent of engine ", options_.slot, " did not answer within its budget")));
+  }
+
+  Result<std::vector<weights::RankHashes>> Checksums(Incarnation incarnation) override {
+    const auto life = life_.With([](auto& current) { return current; });
+    if (life == nullptr || life->incarnation() != incarnation) {
+      return Unavailable(StrCat("engine ", options_.slot, " of that incarnation is gone"));
+    }
+    return life->Checksums();
+  }
+
+  ByteCount bytes_delivered() const override {
+    const auto life = life_.With([](auto& current) { return current; });
+    return life == nullptr ? 0 : life->bytes_delivered();
+  }
+
+ private:
+  struct Stopping {
+    bool now = false;
+    EngineLife* life = nullptr;
+  };
+
+  // Launches, identifies and registers the next incarnation.
+  Status NextLife() {
+    REFIT_ASSIGN_OR_RETURN(std::unique_ptr<EngineLife> life, EngineLife::Begin(options_, ++launches_, transport_));
+    REFIT_ASSIGN_OR_RETURN(
+        membership_,
+        controller_->RegisterAgent({.slot = options_.slot,
+                                    .incarnation = life->incarnation(),
+                                    .address = server_->address(),
+                                    .engine_url = life->url(),
+                                    .engine_version = life->description().version,
+                                    .family = std::string(sync::ToString(life->description().family)),
+                                    .tp_size = options_.tp_size,
+                                    .engine_pid = life->pid()},
+                                   options_.register_deadline));
+    url_ = life->url();
+    observe::LogInfo(StrCat("engine ", options_.slot, " is ready at ", life->url(), ", SGLang ", life->description().version,
+                            ", family ", sync::ToString(life->description().family), ", tp ", options_.tp_size));
+    const std::shared_ptr<EngineLife> shared = std::move(life);
+    life_.With([&shared](auto& current) { current = shared; });
+    stopping_.With([&shared](Stopping& stopping) { stopping.life = shared.get(); });
+    return OkStatus();
+  }
+
+  void Loop() {
+    while (true) {
+      auto life = life_.With([](auto& current) { return current; });
+      const Instant began = exec::Now();
+      const Status ended = life->Run(membership_, [this](sync::AgentReply reply) { desk_.Answer(std::move(reply)); });
+      stopping_.With([](Stopping& stopping) { stopping.life = nullptr; });
+      life_.With([](auto& current) { current.reset(); });
+      if (stopping_.With([](Stopping& stopping) { return stopping.now; })) {
+        return;
+      }
+      observe::LogWarning(StrCat("engine ", options_.slot, ": ", ended.ToString()));
+      static_cast<void>(controller_->AgentGone(options_.slot, life->incarnation(), ended, kGoneDeadline));
+      life.reset();  // the old process is gone before the next one starts (INV-6)
+      if (options_.kind == EngineKind::kAttach) {
+        observe::LogError(StrCat("engine ", options_.slot, " is retired: it is not ours to restart; attach again when it is"));
+        static_cast<void>(stopping_.Wait([](const Stopping& stopping) { return stopping.now; }, exec::Now() + kForever));
+        return;
+      }
+      if (exec::Now() - began > kRelaunchPauseMax) {
+        pause_ = kRelaunchPauseFirst;
+      }
+      if (!Relaunch()) {
+        return;
+      }
+    }
+  }
+
+  // Until an incarnation is up; false when stopping. An attached engine is not ours to launch (C17).
+  bool Relaunch() {
+    while (true) {
+      if (stopping_.Wait([](const Stopping& stopping) { return stopping.now; }, exec::Now() + pause_)) {
+        return false;
+      }
+      pause_ = std::min(pause_ * 2, kRelaunchPauseMax);
+      const Status up = NextLife();
+      if (up.ok()) {
+        return true;
+      }
+      observe::LogError(up.ToString());
+    }
+  }
+
+  const AgentHostOptions options_;
+  transport::ShmTransport transport_;
+  std::unique_ptr<rpc::ControllerClient> controller_;
+  ReplyDesk<sync::AgentReply> desk_;
+  rpc::Membership membership_;
+  std::uint32_t launches_ = 0;
+  Duration pause_ = kRelaunchPauseFirst;
+  std::string url_;
+  mutable exec::Watched<std::shared_ptr<EngineLife>> life_;  // shared with rpc threads that read checksums meanwhile
+  exec::Watched<Stopping> stopping_;
+  std::unique_ptr<rpc::Server> server_;
+  std::thread loop_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<AgentHost>> AgentHost::Start(AgentHostOptions options) {
+  auto host = std::make_unique<Host>(std::move(options));
+  REFIT_RETURN_IF_ERROR(host->Begin());
+  return std::unique_ptr<AgentHost>(std::move(host));
+}
+
+}  // namespace refit::runtime

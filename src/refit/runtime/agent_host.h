@@ -1,0 +1,55 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// An agent process: owns one engine through all its incarnations, receives for it, registers it with the controller.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "refit/base/bytes.h"
+#include "refit/base/ids.h"
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/sync/engine_call.h"
+
+namespace refit::runtime {
+
+enum class EngineKind : std::uint8_t { kReference, kAttach };
+
+struct AgentHostOptions {
+  SlotIndex slot;
+  std::string controller;  // address
+  std::string listen = "127.0.0.1:0";
+  EngineKind kind = EngineKind::kReference;
+  std::uint32_t tp_size = 1;
+  std::string engine_program;            // path of refit-engine
+  std::vector<std::string> engine_args;  // --model DIR --family c …
+  std::string url;                       // kAttach
+  std::string admin_key;                 // kAttach; a launched engine gets a random one (C17)
+  std::string run_directory;             // logs and key files of the engine
+  ByteCount load_bytes = 4 * kMiB;       // settled D1: two of them stay in the last-level cache
+  sync::PauseMode pause_mode = sync::PauseMode::kAbort;
+  Duration launch_deadline = std::chrono::seconds(60);
+  Duration call_deadline = std::chrono::seconds(10);
+  Duration update_deadline = std::chrono::seconds(20);
+  Duration register_deadline = std::chrono::seconds(30);
+};
+
+// Owns its threads, the service and the engine; the destructor ends them, the engine's processes included.
+class AgentHost {
+ public:
+  // Sweeps shared memory of dead owners, brings the first incarnation up, serves, registers. A later death is answered
+  // by a new incarnation, with a growing pause between launches.
+  static Result<std::unique_ptr<AgentHost>> Start(AgentHostOptions options);
+  virtual ~AgentHost() = default;
+  virtual const std::string& address() const = 0;
+  virtual std::string engine_url() const = 0;
+};
+
+}  // namespace refit::runtime

@@ -1,0 +1,435 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/runtime/controller_host.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "refit/base/str.h"
+#include "refit/control/controller.h"
+#include "refit/exec/clock.h"
+#include "refit/exec/mailbox.h"
+#include "refit/exec/random.h"
+#include "refit/exec/watched.h"
+#include "refit/observe/log.h"
+#include "refit/rpc/controller_rpc.h"
+#include "refit/rpc/policy_rpc.h"
+#include "refit/runtime/reply_desk.h"
+#include "refit/runtime/span_log.h"
+#include "refit/runtime/verifier.h"
+
+namespace refit::runtime {
+namespace {
+
+constexpr std::size_t kMailboxCapacity = 4096;
+constexpr Duration kIdleWait = std::chrono::seconds(1);
+constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
+constexpr Duration kProgressDeadline = std::chrono::milliseconds(500);
+
+std::string LaneOf(SlotIndex slot) { return StrCat("engine ", slot); }
+std::string LaneOf(PolicyRank rank) { return StrCat("policy ", rank); }
+
+class Host final : public ControllerHost, public rpc::ControllerHandler {
+ public:
+  explicit Host(ControllerHostOptions options)
+      : options_(std::move(options)),
+        run_{exec::RandomId()},
+        machine_({.run = run_,
+                  .term = Term(1),  // the authority that hands out terms comes with the journal
+                  .profile = options_.profile,
+                  .slots = options_.slots,
+                  .policy_ranks = options_.policy_ranks}) {}
+  ~Host() override {
+    mailbox_.Close();
+    if (loop_.joinable()) {
+      loop_.join();
+    }
+    server_.reset();
+  }
+
+  Status Begin() {
+    Publish();
+    REFIT_ASSIGN_OR_RETURN(server_, rpc::ServeController(options_.listen, *this));
+    loop_ = std::thread([this] { Loop(); });
+    return OkStatus();
+  }
+  const std::string& address() const override { return server_->address(); }
+
+  // ---- rpc threads
+  Result<rpc::Membership> RegisterAgent(const rpc::AgentRegistration& registration) override {
+    if (std::find(options_.slots.begin(), options_.slots.end(), registration.slot) == options_.slots.end()) {
+      return NotFound(StrCat("engine slot ", registration.slot, " is not in the configuration"),
+                      "start the agent with a slot that `engines` lists");
+    }
+    std::shared_ptr<rpc::AgentClient> client = rpc::AgentClient::Connect(registration.address);
+    peers_.With([&](Peers& peers) {
+      std::swap(peers.agents[registration.slot].client, client);
+      peers.agents[registration.slot].registration = registration;
+    });
+    client.reset();  // outside the lock: it waits for its calls
+    REFIT_RETURN_IF_ERROR(mailbox_.Push(control::AgentRegistered{
+        {registration.slot, registration.incarnation, registration.tp_size, sync::Residue::Old(WeightVersion(0))}}));
+    observe::LogInfo(StrCat("engine ", registration.slot, " registered: ", registration.engine_url));
+    return rpc::Membership{run_, Term(1), std::string(options_.profile.name)};
+  }
+
+  Result<rpc::Membership> RegisterPolicy(const rpc::PolicyRegistration& registration) override {
+    const auto& ranks = options_.policy_ranks;
+    if (std::find(ranks.begin(), ranks.end(), registration.rank) == ranks.end()) {
+      return NotFound(StrCat("policy rank ", registration.rank, " is not in the configuration"),
+                      "start the worker with a rank that `policies` lists");
+    }
+    std::shared_ptr<rpc::PolicyClient> client = rpc::PolicyClient::Connect(registration.address);
+    peers_.With([&](Peers& peers) {
+      std::swap(peers.policies[registration.rank].client, client);
+      peers.policies[registration.rank].registration = registration;
+    });
+    client.reset();
+    REFIT_RETURN_IF_ERROR(mailbox_.Push(
+        control::PolicyRegistered{{registration.rank, registration.incarnation, registration.address}}));
+    observe::LogInfo(StrCat("policy worker ", registration.rank, " registered: ", registration.source));
+    return rpc::Membership{run_, Term(1), std::string(options_.profile.name)};
+  }
+
+  void AgentGone(SlotIndex slot, Incarnation incarnation, const Status& status) override {
+    Post(control::AgentGone{slot, incarnation, status});
+  }
+
+  rpc::SyncReport Sync(const rpc::SyncRequest& request, const rpc::ProgressSink& progress) override {
+    const auto ticket = std::make_shared<exec::Mailbox<rpc::SyncReport>>(1);
+    waiting_.With([&](Waiting& waiting) {
+      waiting.tickets.emplace(request.request_id, ticket);
+      waiting.sources[request.request_id] = request.source;
+    });
+    Status status = mailbox_.Push(control::SyncRequested{request.request_id, request.source, request.budget});
+    const Instant deadline = exec::Now() + request.budget + kReplyMargin;
+    while (status.ok()) {
+      if (auto report = ticket->Pop(std::min(deadline, exec::Now() + kProgressInterval))) {
+        if (report->status.ok() && options_.verify == VerifyWhen::kAlways) {
+          verifier_.Learn(report->version, request.source, TpSizes(*report), PolicyForHashes(), options_.verify_deadline);
+        }
+        return *std::move(report);
+      }
+      if (exec::Now() >= deadline) {
+        status = DeadlineExceeded(StrCat("sync ", request.request_id, " gave no outcome within its budget"));
+      } else {
+        progress(Progress());
+      }
+    }
+    rpc::SyncReport report;
+    report.request_id = request.request_id;
+    report.source = request.source;
+    report.status = status;
+    return report;
+  }
+
+  rpc::FleetReport GetStatus() override {
+    rpc::FleetReport report = snapshot_.With([](rpc::FleetReport& current) { return current; });
+    peers_.With([&report](Peers& peers) {
+      for (rpc::SlotReport& slot : report.slots) {
+        const auto agent = peers.agents.find(slot.slot);
+        if (agent != peers.agents.end() && agent->second.registration.incarnation == slot.incarnation) {
+          slot.engine_url = agent->second.registration.engine_url;
+          slot.engine_version = agent->second.registration.engine_version;
+          slot.engine_pid = agent->second.registration.engine_pid;
+        }
+      }
+      for (const PolicyRank rank : ranks_in_order(peers)) {
+        const rpc::PolicyRegistration& registration = peers.policies.at(rank).registration;
+        report.policies.push_back({rank, registration.incarnation, registration.address, registration.source});
+      }
+    });
+    const rpc::SyncProgress progress = Progress();
+    report.bytes_total = progress.bytes_total;
+    report.bytes_delivered = progress.bytes_delivered;
+    return report;
+  }
+
+  rpc::VerifyReport Verify(const rpc::VerifyRequest& request) override {
+    const rpc::FleetReport fleet = GetStatus();
+    std::vector<VerifyTarget> targets;
+    peers_.With([&](Peers& peers) {
+      for (const rpc::SlotReport& slot : fleet.slots) {
+        if (request.slot >= 0 && slot.slot.value() != request.slot) {
+          continue;
+        }
+        const auto agent = peers.agents.find(slot.slot);
+        targets.push_back({slot, agent == peers.agents.end() ? nullptr : agent->second.client});
+      }
+    });
+    if (targets.empty()) {
+      rpc::VerifyReport report;
+      report.status = NotFound(StrCat("engine ", request.slot, " is not in the configuration"), "see `refit status`");
+      return report;
+    }
+    return verifier_.Verify(fleet.committed, request.model, targets, PolicyForHashes(), request.budget);
+  }
+
+ private:
+  struct Agent {
+    rpc::AgentRegistration registration;
+    std::shared_ptr<rpc::AgentClient> client;  // shared with rpc threads that read hashes or progress
+  };
+  struct Policy {
+    rpc::PolicyRegistration registration;
+    std::shared_ptr<rpc::PolicyClient> client;
+  };
+  struct Peers {
+    std::map<SlotIndex, Agent> agents;
+    std::map<PolicyRank, Policy> policies;
+  };
+  struct Waiting {
+    std::multimap<std::string, std::shared_ptr<exec::Mailbox<rpc::SyncReport>>> tickets;
+    std::map<std::string, std::string> sources;
+  };
+
+  static std::vector<PolicyRank> ranks_in_order(const Peers& peers) {
+    std::vector<PolicyRank> ranks;
+    for (const auto& [rank, policy] : peers.policies) {
+      ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  // ---- the loop
+  void Loop() {
+    while (!mailbox_.closed()) {
+      control::ControllerEffects effects;
+      const auto event = mailbox_.Pop(std::min(machine_.next_deadline(), exec::Now() + kIdleWait));
+      const Instant now = exec::Now();
+      if (event.has_value()) {
+        Note(*event, now);
+        machine_.Handle(*event, now, effects);
+      } else if (now >= machine_.next_deadline()) {
+        machine_.HandleDeadline(now, effects);
+      }
+      for (control::ControllerEffect& effect : effects) {
+        std::visit([this](auto& one) { Carry(one); }, effect);
+      }
+      Publish();
+    }
+  }
+
+  void Note(const control::ControllerEvent& event, Instant now) {
+    if (const auto* session = std::get_if<sync::SessionEvent>(&event)) {
+      if (const auto* agent = std::get_if<sync::AgentReplied>(session)) {
+        spans_.End(LaneOf(agent->slot), agent->reply.stamp.seq, now);
+      } else if (const auto* policy = std::get_if<sync::PolicyReplied>(session)) {
+        spans_.End(LaneOf(policy->rank), policy->reply.stamp.seq, now);
+      }
+    } else if (std::holds_alternative<control::SyncRequested>(event) && machine_.phase() == sync::SessionPhase::kIdle) {
+      spans_.Start(now);
+      bytes_total_ = 0;
+    }
+  }
+
+  void Carry(sync::SendToAgent& effect) {
+    const sync::AgentCommand& command = effect.command;
+    const SlotIndex slot = effect.slot;
+    const auto agent = peers_.With([slot](Peers& peers) { return peers.agents[slot].client; });
+    if (command.kind == sync::AgentCommandKind::kAttempt && command.manifest != nullptr) {
+      for (const sync::StreamSource& stream : command.streams) {
+        bytes_total_ += command.manifest->total_size() * stream.tp_ranks.size();
+      }
+    }
+    spans_.Begin(LaneOf(slot), command.stamp.seq, sync::ToString(command.kind), exec::Now());
+    if (agent == nullptr) {
+      Post(sync::SessionEvent(sync::AgentLost{slot, command.stamp.incarnation, Unavailable(StrCat(LaneOf(slot), " is gone"))}));
+      return;
+    }
+    agent->Execute(command, command.budget + 2 * kReplyMargin,
+                   [this, slot, incarnation = command.stamp.incarnation](Result<sync::AgentReply> reply) {
+                     if (reply.has_value()) {
+                       Post(sync::SessionEvent(sync::AgentReplied{slot, *std::move(reply)}));
+                     } else {
+                       Post(sync::SessionEvent(sync::AgentLost{slot, incarnation, reply.status()}));
+                     }
+                   });
+  }
+
+  void Carry(sync::SendToPolicy& effect) {
+    const sync::PolicyCommand& command = effect.command;
+    const PolicyRank rank = effect.rank;
+    const auto policy = peers_.With([rank](Peers& peers) { return peers.policies[rank].client; });
+    spans_.Begin(LaneOf(rank), command.stamp.seq, sync::ToString(command.kind), exec::Now());
+    if (policy == nullptr) {
+      Post(sync::SessionEvent(sync::PolicyLost{rank, Unavailable(StrCat(LaneOf(rank), " is gone"))}));
+      return;
+    }
+    policy->Execute(command, command.budget + 2 * kReplyMargin, [this, rank](Result<sync::PolicyReply> reply) {
+      if (reply.has_value()) {
+        Post(sync::SessionEvent(sync::PolicyReplied{rank, *std::move(reply)}));
+      } else {
+        Post(sync::SessionEvent(sync::PolicyLost{rank, reply.status()}));
+      }
+    });
+  }
+
+  // The seam of the journal: today the decision is durable for as long as this process lives.
+  void Carry(const sync::AppendCommit& effect) {
+    std::string members;
+    for (const SlotIndex slot : effect.members) {
+      members += StrCat(" ", slot);
+    }
+    observe::LogInfo(StrCat("version ", effect.version, " published, digest ", ToHex(effect.digest), ", engines", members));
+    Post(sync::SessionEvent(sync::CommitAppended{OkStatus()}));
+  }
+
+  void Carry(const control::SyncAnswered& effect) {
+    rpc::SyncReport report = MakeReport(effect);
+    if (!report.status.ok()) {
+      observe::LogWarning(StrCat("sync ", effect.request_id, ": ", report.status.ToString()));
+    }
+    std::vector<std::shared_ptr<exec::Mailbox<rpc::SyncReport>>> tickets;
+    waiting_.With([&](Waiting& waiting) {
+      const auto [begin, end] = waiting.tickets.equal_range(effect.request_id);
+      for (auto it = begin; it != end; ++it) {
+        tickets.push_back(it->second);
+      }
+      waiting.tickets.erase(begin, end);
+      report.source = waiting.sources[effect.request_id];
+    });
+    for (const auto& ticket : tickets) {
+      static_cast<void>(ticket->Push(report));
+    }
+  }
+
+  rpc::SyncReport MakeReport(const control::SyncAnswered& effect) {
+    rpc::SyncReport report;
+    report.request_id = effect.request_id;
+    report.status = effect.status;
+    if (!effect.outcome.has_value()) {
+      report.latched = machine_.latch().has_value();
+      return report;
+    }
+    const sync::Outcome& outcome = *effect.outcome;
+    report.version = outcome.version;
+    report.committed = outcome.committed;
+    report.latched = outcome.latch;
+    report.digest = outcome.digest;
+    report.published = outcome.published;
+    report.notes = outcome.notes;
+    report.spans = spans_.Finish(exec::Now());
+    Instant last{};
+    for (const sync::EngineOutcome& engine : outcome.engines) {
+      const bool resumed = engine.resume_answered > engine.pause_sent && engine.pause_sent > Instant{};
+      last = std::max(last, engine.resume_answered);
+      report.engines.push_back(
+          {.slot = engine.slot,
+           .incarnation = engine.incarnation,
+           .status = engine.status,
+           .residue = engine.residue,
+           .serving = engine.serving,
+           .killed = engine.killed,
+           .totals = engine.totals,
+           .stall_seconds = resumed ? ToSeconds(engine.resume_answered - engine.pause_sent) : 0});
+    }
+    report.seconds = ToSeconds((last > spans_.origin() ? last : exec::Now()) - spans_.origin());
+    return report;
+  }
+
+  void Publish() {
+    rpc::FleetReport report;
+    report.run = run_;
+    report.term = Term(1);
+    report.profile = options_.profile.name;
+    report.phase = sync::ToString(machine_.phase());
+    report.committed = machine_.committed();
+    report.stale = machine_.stale();
+    report.latch = machine_.latch().value_or(OkStatus());
+    for (const control::SlotView& slot : machine_.slots()) {
+      report.slots.push_back({.slot = slot.slot,
+                              .incarnation = slot.incarnation.value_or(Incarnation{}),
+                              .engine_url = {},
+                              .engine_version = {},
+                              .engine_pid = 0,
+                              .tp_size = slot.tp_size,
+                              .residue = slot.residue.value_or(sync::Residue::Unknown()),
+                              .serving = slot.serving,
+                              .version = slot.version,
+                              .last_error = slot.last_error});
+    }
+    snapshot_.With([&report](rpc::FleetReport& current) { current = std::move(report); });
+  }
+
+  rpc::SyncProgress Progress() {
+    rpc::SyncProgress progress;
+    progress.phase = snapshot_.With([](rpc::FleetReport& current) { return current.phase; });
+    progress.bytes_total = bytes_total_;
+    if (progress.phase != sync::ToString(sync::SessionPhase::kTransferring)) {
+      return progress;
+    }
+    for (const auto& client : AgentClients()) {
+      if (const auto bytes = client->BytesDelivered(kProgressDeadline); bytes.has_value()) {
+        progress.bytes_delivered += *bytes;
+      }
+    }
+    return progress;
+  }
+
+  std::vector<std::shared_ptr<rpc::AgentClient>> AgentClients() {
+    return peers_.With([](Peers& peers) {
+      std::vector<std::shared_ptr<rpc::AgentClient>> clients;
+      for (const auto& [slot, agent] : peers.agents) {
+        if (agent.client != nullptr) {
+          clients.push_back(agent.client);
+        }
+      }
+      return clients;
+    });
+  }
+
+  // Every policy rank holds the same set; the lowest one computes.
+  std::shared_ptr<rpc::PolicyClient> PolicyForHashes() {
+    return peers_.With([](Peers& peers) {
+      return peers.policies.empty() ? nullptr : peers.policies.begin()->second.client;
+    });
+  }
+
+  std::set<std::uint32_t> TpSizes(const rpc::SyncReport& report) {
+    return peers_.With([&report](Peers& peers) {
+      std::set<std::uint32_t> sizes;
+      for (const rpc::EngineReport& engine : report.engines) {
+        if (engine.serving) {
+          sizes.insert(peers.agents[engine.slot].registration.tp_size);
+        }
+      }
+      return sizes;
+    });
+  }
+
+  void Post(control::ControllerEvent event) {
+    if (const Status status = mailbox_.Push(std::move(event)); !status.ok() && !mailbox_.closed()) {
+      observe::LogError(StrCat("controller: ", status.ToString()));
+    }
+  }
+
+  const ControllerHostOptions options_;
+  const RunId run_;
+  control::Controller machine_;  // the loop's
+  SpanLog spans_;                // the loop's
+  std::atomic<ByteCount> bytes_total_ = 0;
+  Verifier verifier_;
+  exec::Mailbox<control::ControllerEvent> mailbox_{kMailboxCapacity};
+  exec::Watched<Peers> peers_;
+  exec::Watched<Waiting> waiting_;
+  exec::Watched<rpc::FleetReport> snapshot_;
+  std::unique_ptr<rpc::Server> server_;
+  std::thread loop_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ControllerHost>> ControllerHost::Start(ControllerHostOptions options) {
+  auto host = std::make_unique<Host>(std::move(options));
+  REFIT_RETURN_IF_ERROR(host->Begin());
+  return std::unique_ptr<ControllerHost>(std::move(host));
+}
+
+}  // namespace refit::runtime

@@ -1,0 +1,41 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The controller process: control::Controller with its service, its clients of every agent and policy worker, and the
+// proofs. Never touches weight bytes (RC-ROLE-05).
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "refit/base/ids.h"
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/sync/profile.h"
+
+namespace refit::runtime {
+
+// When the hashes that a version must show are computed (settled D8).
+enum class VerifyWhen : std::uint8_t { kAlways, kOnRequest };
+
+struct ControllerHostOptions {
+  std::string listen = "127.0.0.1:0";
+  sync::Profile profile = sync::kResilient;
+  std::vector<SlotIndex> slots;
+  std::vector<PolicyRank> policy_ranks;
+  VerifyWhen verify = VerifyWhen::kOnRequest;
+  Duration verify_deadline = std::chrono::seconds(120);
+};
+
+class ControllerHost {
+ public:
+  static Result<std::unique_ptr<ControllerHost>> Start(ControllerHostOptions options);
+  virtual ~ControllerHost() = default;
+  virtual const std::string& address() const = 0;
+};
+
+}  // namespace refit::runtime

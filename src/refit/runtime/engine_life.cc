@@ -1,0 +1,225 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/runtime/engine_life.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "refit/base/str.h"
+#include "refit/checkpoint/checkpoint.h"
+#include "refit/engine/sglang/sglang_engine.h"
+#include "refit/exec/clock.h"
+#include "refit/exec/random.h"
+#include "refit/observe/log.h"
+#include "refit/weights/model_config.h"
+
+namespace refit::runtime {
+namespace {
+
+constexpr std::size_t kMailboxCapacity = 1024;
+constexpr std::size_t kCallsInFlight = 4;
+constexpr Duration kWatchInterval = std::chrono::milliseconds(50);  // how soon a dead engine process is noticed
+constexpr Duration kFlushRetryInterval = std::chrono::milliseconds(50);
+constexpr Duration kChecksumDeadline = std::chrono::seconds(60);
+
+// A file that only we can read: a key on a command line would be visible to every user.
+Status WritePrivateFile(const std::string& path, const std::string& text) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) {
+    return FailedPrecondition(StrCat("cannot write ", path), "give a run directory that can be written");
+  }
+  const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(file);
+  return written ? OkStatus() : FailedPrecondition(StrCat("cannot write ", path), "free some disk space");
+}
+
+}  // namespace
+
+EngineLife::EngineLife(const AgentHostOptions& options, transport::Transport& transport)
+    : options_(options), transport_(transport), incarnation_{exec::RandomId()}, mailbox_(kMailboxCapacity) {}
+
+EngineLife::~EngineLife() {
+  if (child_.has_value()) {
+    child_->Kill();  // first, so that a call that waits for it ends
+  }
+  caller_.reset();
+}
+
+Result<std::unique_ptr<EngineLife>> EngineLife::Begin(const AgentHostOptions& options, std::uint32_t launch_number,
+                                                      transport::Transport& transport) {
+  std::unique_ptr<EngineLife> life(new EngineLife(options, transport));
+  REFIT_RETURN_IF_ERROR(options.kind == EngineKind::kAttach ? life->Attach() : life->Launch(launch_number));
+  REFIT_RETURN_IF_ERROR(life->Identify());
+  return life;
+}
+
+Status EngineLife::Launch(std::uint32_t launch_number) {
+  const std::string name = StrCat(options_.run_directory, "/engine-", options_.slot, "-", launch_number);
+  const std::string key = ToHex(exec::RandomId());
+  REFIT_RETURN_IF_ERROR(WritePrivateFile(StrCat(name, ".key"), key));
+  engine::process::ChildOptions child{.arguments = {options_.engine_program, "--tp", std::to_string(options_.tp_size),
+                                                    "--port", "0", "--admin-api-key-file", StrCat(name, ".key")},
+                                      .environment = {},
+                                      .log_path = StrCat(name, ".log"),
+                                      .ready_prefix = "refit-engine: ready url="};
+  child.arguments.insert(child.arguments.end(), options_.engine_args.begin(), options_.engine_args.end());
+  REFIT_ASSIGN_OR_RETURN(child_, engine::process::ChildProcess::Start(child));
+  auto ready = child_->WaitReady(exec::Now() + options_.launch_deadline);
+  if (!ready.has_value()) {
+    return ready.status().WithContext(StrCat("engine ", options_.slot, " did not come up"));
+  }
+  url_ = ready->substr(0, ready->find(' '));
+  REFIT_ASSIGN_OR_RETURN(engine_, engine::sglang::ConnectSglang({url_, key, options_.pause_mode}));
+  REFIT_ASSIGN_OR_RETURN(reader_, engine::sglang::ConnectSglang({url_, key, options_.pause_mode}));
+  return OkStatus();
+}
+
+Status EngineLife::Attach() {
+  url_ = options_.url;
+  REFIT_ASSIGN_OR_RETURN(engine_, engine::sglang::ConnectSglang({url_, options_.admin_key, options_.pause_mode}));
+  REFIT_ASSIGN_OR_RETURN(reader_, engine::sglang::ConnectSglang({url_, options_.admin_key, options_.pause_mode}));
+  return OkStatus();
+}
+
+Status EngineLife::Identify() {
+  auto description = engine_->Describe(options_.call_deadline);
+  if (!description.has_value()) {
+    return description.status().WithContext(StrCat("engine ", options_.slot, " at ", url_));
+  }
+  description_ = *std::move(description);
+  if (description_.tp_size != options_.tp_size) {
+    return FailedPrecondition(StrCat("engine ", options_.slot, " at ", url_, " runs tp_size ", description_.tp_size,
+                                     ", the configuration says ", options_.tp_size),
+                              "make them equal");
+  }
+  // RC-CFG-03, -04, -02: the payload list is indexed by TP rank of one node only.
+  const auto refuse = [this](std::string_view key, std::uint32_t value) {
+    return FailedPrecondition(StrCat("engine ", options_.slot, " at ", url_, " runs ", key, " ", value, ", which must be 1"),
+                              StrCat("restart it with ", key, " 1"));
+  };
+  if (description_.dp_size != 1) {
+    return refuse("dp_size", description_.dp_size);
+  }
+  if (description_.pp_size != 1) {
+    return refuse("pp_size", description_.pp_size);
+  }
+  if (description_.node_count != 1) {
+    return refuse("nnodes", description_.node_count);
+  }
+  if (!description_.quantization.empty()) {  // RC-CFG-08
+    return FailedPrecondition(StrCat("engine ", options_.slot, " at ", url_, " runs quantization ",
+                                     description_.quantization, "; only BF16 weights are refitted"),
+                              "restart it without quantization");
+  }
+  return OkStatus();
+}
+
+Result<peer::EngineAgent> EngineLife::MakeMachine(const rpc::Membership& membership) const {
+  peer::EngineAgentOptions options{.slot = options_.slot,
+                                   .incarnation = incarnation_,
+                                   .run = membership.run,
+                                   .term_floor = membership.term,
+                                   .family = description_.family,
+                                   .pause_mode = options_.pause_mode,
+                                   .profile = profile_,
+                                   .tp_size = options_.tp_size,
+                                   .attached = options_.kind == EngineKind::kAttach,
+                                   .expected = nullptr,
+                                   .call_deadline = options_.call_deadline,
+                                   .update_deadline = options_.update_deadline,
+                                   .flush_retry_interval = kFlushRetryInterval};
+  // The server swallows unknown names and cuts or pads wrong shapes without a word: what it loads is checked here first.
+  const auto config = checkpoint::ReadModelConfig(description_.model_path);
+  if (config.has_value()) {
+    REFIT_ASSIGN_OR_RETURN(weights::Manifest expected, weights::ExpectedTensors(*config));
+    options.expected = std::make_shared<const weights::Manifest>(std::move(expected));
+  } else {
+    observe::LogWarning(StrCat("names and shapes are not checked before sending: ", config.status().ToString()));
+  }
+  REFIT_RETURN_IF_ERROR(peer::CheckEngineAgentOptions(options));
+  return peer::EngineAgent(std::move(options));
+}
+
+Status EngineLife::Run(const rpc::Membership& membership, const std::function<void(sync::AgentReply)>& reply) {
+  profile_ = membership.profile == sync::kStrict.name ? sync::kStrict : sync::kResilient;
+  REFIT_ASSIGN_OR_RETURN(peer::EngineAgent machine, MakeMachine(membership));
+  reply_ = &reply;
+  caller_.emplace(kCallsInFlight);
+  bool reported_dead = false;
+  while (!ended_.has_value() && !mailbox_.closed()) {
+    peer::EngineAgentEffects effects;
+    const auto event = mailbox_.Pop(std::min(machine.next_deadline(), exec::Now() + kWatchInterval));
+    const Instant now = exec::Now();
+    if (event.has_value()) {
+      machine.Handle(*event, now, effects);
+    } else if (now >= machine.next_deadline()) {
+      machine.HandleDeadline(now, effects);
+    }
+    if (child_.has_value() && !reported_dead && !child_->running()) {
+      reported_dead = true;
+      machine.Handle(peer::EngineDied{Unavailable(StrCat("engine ", options_.slot, " ended: ", child_->exit_text()),
+                                                  "its log is in the run directory")},
+                     now, effects);
+    }
+    for (peer::EngineAgentEffect& effect : effects) {
+      std::visit([this](auto& one) { Carry(one); }, effect);
+    }
+    if (reported_dead && !ended_.has_value()) {
+      ended_ = Unavailable(StrCat("engine ", options_.slot, " ended: ", child_->exit_text()));
+    }
+  }
+  return ended_.value_or(OkStatus());
+}
+
+void EngineLife::Carry(const peer::CallEngine& effect) {
+  const Status posted = caller_->Post([this, effect] {
+    const sync::Answer answer = engine_->Call(effect.operation, effect.version, effect.deadline);
+    static_cast<void>(Post(peer::EngineAnswered{effect.call, answer}));
+  });
+  if (!posted.ok()) {
+    static_cast<void>(Post(peer::EngineAnswered{effect.call, {sync::AnswerKind::kNone, posted.message(), {}}}));
+  }
+}
+
+void EngineLife::Carry(const peer::PostUpdate& effect) {
+  const Status posted = caller_->Post([this, effect] { receiver_->PostNext(*engine_, effect); });
+  if (!posted.ok()) {
+    static_cast<void>(Post(peer::EngineAnswered{effect.call, {sync::AnswerKind::kNone, posted.message(), {}}}));
+  }
+}
+
+void EngineLife::Carry(peer::StartTransfer& effect) {
+  delivered_ = 0;
+  receiver_ = std::make_unique<LoadReceiver>(
+      LoadReceiverOptions{.start = std::move(effect),
+                          .slot = options_.slot,
+                          .tp_size = options_.tp_size,
+                          .load_bytes = options_.load_bytes,
+                          .split = profile_.dtype_split},
+      transport_, links_, [this](peer::EngineAgentEvent event) { static_cast<void>(Post(std::move(event))); }, delivered_);
+}
+
+void EngineLife::Carry(const peer::StopTransfer& effect) {
+  receiver_.reset();  // no thread works for the attempt any more; the machine stops only when no call is out
+  static_cast<void>(Post(peer::TransferFenced{effect.attempt}));
+}
+
+void EngineLife::Carry(const peer::SendReply& effect) { (*reply_)(effect.reply); }
+
+void EngineLife::Carry(const peer::KillEngine& effect) {
+  observe::LogWarning(StrCat("engine ", options_.slot, " is ended: ", effect.reason));
+  if (child_.has_value()) {
+    child_->Kill();
+  }
+  ended_ = Aborted(effect.reason);
+}
+
+Result<std::vector<engine::RankHashes>> EngineLife::Checksums() { return reader_->Checksums(kChecksumDeadline); }
+
+}  // namespace refit::runtime

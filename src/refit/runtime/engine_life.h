@@ -1,0 +1,85 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One incarnation of an engine: the process (or the attached server), its adapter, its peer::EngineAgent and the threads
+// that carry the machine's effects out. Ends with the incarnation; a new one gets a new object (RC-LIFE-04).
+
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "refit/base/ids.h"
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/engine/engine.h"
+#include "refit/engine/process/child_process.h"
+#include "refit/exec/lane.h"
+#include "refit/exec/mailbox.h"
+#include "refit/peer/engine_agent.h"
+#include "refit/rpc/controller_rpc.h"
+#include "refit/runtime/agent_host.h"
+#include "refit/runtime/load_receiver.h"
+#include "refit/transport/transport.h"
+
+namespace refit::runtime {
+
+class EngineLife {
+ public:
+  // Launches or attaches, waits until it answers, and reads who it is. launch_number names its log and key files.
+  static Result<std::unique_ptr<EngineLife>> Begin(const AgentHostOptions& options, std::uint32_t launch_number,
+                                                   transport::Transport& transport);
+  ~EngineLife();
+  EngineLife(const EngineLife&) = delete;
+  EngineLife& operator=(const EngineLife&) = delete;
+
+  Incarnation incarnation() const { return incarnation_; }
+  const engine::EngineDescription& description() const { return description_; }
+  const std::string& url() const { return url_; }
+  int pid() const { return child_.has_value() ? child_->pid() : 0; }  // 0: attached, not ours
+  ByteCount bytes_delivered() const { return delivered_; }
+
+  // Runs the machine until the incarnation ends or Stop(). Says why it ended. Thread: the receiver loop.
+  Status Run(const rpc::Membership& membership, const std::function<void(sync::AgentReply)>& reply);
+  // A command for the machine; RESOURCE_EXHAUSTED or CANCELLED where it cannot take one. Thread: any.
+  Status Post(peer::EngineAgentEvent event) { return mailbox_.Push(std::move(event)); }
+  void Stop() { mailbox_.Close(); }
+  Result<std::vector<engine::RankHashes>> Checksums();  // Thread: any
+
+ private:
+  EngineLife(const AgentHostOptions& options, transport::Transport& transport);
+  Status Launch(std::uint32_t launch_number);
+  Status Attach();
+  Status Identify();
+  Result<peer::EngineAgent> MakeMachine(const rpc::Membership& membership) const;
+
+  void Carry(const peer::CallEngine& effect);
+  void Carry(const peer::PostUpdate& effect);
+  void Carry(peer::StartTransfer& effect);
+  void Carry(const peer::StopTransfer& effect);
+  void Carry(const peer::SendReply& effect);
+  void Carry(const peer::KillEngine& effect);
+
+  const AgentHostOptions& options_;  // the host's
+  transport::Transport& transport_;
+  const Incarnation incarnation_;
+  std::string url_;
+  std::optional<engine::process::ChildProcess> child_;
+  std::unique_ptr<engine::Engine> engine_;  // control calls and updates: the caller lane
+  std::unique_ptr<engine::Engine> reader_;  // checksums: rpc threads, beside a call
+  engine::EngineDescription description_;
+  sync::Profile profile_{};
+  const std::function<void(sync::AgentReply)>* reply_ = nullptr;
+  std::optional<Status> ended_;
+  std::atomic<ByteCount> delivered_ = 0;
+  exec::Mailbox<peer::EngineAgentEvent> mailbox_;
+  LinkCache links_;
+  std::unique_ptr<LoadReceiver> receiver_;
+  std::optional<exec::Lane> caller_;  // destroyed before receiver_ and engine_, which its tasks use
+};
+
+}  // namespace refit::runtime

@@ -1,0 +1,306 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/runtime/load_receiver.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "refit/base/mutant.h"
+#include "refit/base/str.h"
+#include "refit/device/shared_memory.h"
+#include "refit/exec/clock.h"
+#include "refit/stream/bucket.h"
+#include "refit/transport/shm/shm_transport.h"
+
+namespace refit::runtime {
+namespace {
+
+constexpr std::size_t kPreparedCalls = 2;  // ahead of the engine: no more than a stream's load slots anyway
+
+}  // namespace
+
+LoadReceiver::LoadReceiver(LoadReceiverOptions options, transport::Transport& transport, LinkCache& links,
+                           std::function<void(peer::EngineAgentEvent)> post, std::atomic<ByteCount>& delivered)
+    : options_(std::move(options)),
+      deadline_(exec::Now() + options_.start.budget),
+      transport_(transport),
+      links_(links),
+      post_(std::move(post)),
+      delivered_(delivered),
+      streams_(options_.start.streams.size()),
+      loop_([this] { Run(); }) {}
+
+LoadReceiver::~LoadReceiver() {
+  Stop();
+  loop_.join();
+}
+
+void LoadReceiver::Stop() {
+  shared_.With([this](Shared& shared) {
+    shared.stopped = true;
+    for (Stream& stream : streams_) {
+      if (stream.channel != nullptr) {
+        stream.channel->Cancel();
+      }
+    }
+  });
+}
+
+void LoadReceiver::Run() {
+  const AttemptId attempt = options_.start.stamp.attempt;
+  Status status = ReceiveAll();
+  if (status.ok()) {
+    status = WaitForCaller();
+  }
+  if (!status.ok()) {
+    post_(peer::TransferFailed{attempt, std::move(status)});
+    return;
+  }
+  post_(peer::TransferEnded{attempt, shared_.With([](Shared& shared) { return shared.totals; })});
+}
+
+Status LoadReceiver::ReceiveAll() {
+  REFIT_RETURN_IF_ERROR(OpenStreams());
+  stream::NameAligner aligner(streams_.size());
+  while (true) {
+    // Waiting for streams one after another costs nothing: each sender packs on its own, whether or not it is waited for.
+    for (const std::size_t wanted : aligner.Wanted()) {
+      REFIT_ASSIGN_OR_RETURN(std::optional<stream::Batch> batch, Pull(streams_[wanted]));
+      REFIT_RETURN_IF_ERROR(aligner.Accept(wanted, std::move(batch)));
+    }
+    REFIT_ASSIGN_OR_RETURN(const std::optional<stream::AlignedGroup> group, aligner.Next());
+    if (!group.has_value()) {
+      return OkStatus();
+    }
+    REFIT_RETURN_IF_ERROR(Prepare(*group, aligner.Wanted()));
+  }
+}
+
+Status LoadReceiver::OpenStreams() {
+  const peer::StartTransfer& start = options_.start;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    Stream& stream = streams_[i];
+    stream.source = start.streams[i];
+    REFIT_ASSIGN_OR_RETURN(std::unique_ptr<rpc::ReceiverStream> channel,
+                           rpc::ReceiverStream::Open(stream.source.address,
+                                                     {.stamp = start.stamp,
+                                                      .slot = options_.slot,
+                                                      .policy_incarnation = stream.source.incarnation,
+                                                      .tp_ranks = stream.source.tp_ranks,
+                                                      .load_bytes = options_.load_bytes,
+                                                      .budget = deadline_ - exec::Now()},
+                                                     deadline_));
+    const bool stopped = shared_.With([&](Shared& shared) {
+      stream.channel = std::move(channel);
+      return shared.stopped;
+    });
+    if (stopped) {
+      return Aborted("the transfer was stopped");
+    }
+  }
+  for (Stream& stream : streams_) {
+    REFIT_ASSIGN_OR_RETURN(const rpc::SenderMessage message, stream.channel->Next());
+    if (const auto* failed = std::get_if<rpc::StreamFailed>(&message)) {
+      return failed->status.WithContext(StrCat("policy rank ", stream.source.policy));
+    }
+    const auto* opened = std::get_if<rpc::StreamOpened>(&message);
+    if (opened == nullptr || opened->attempt != start.stamp.attempt) {
+      return Aborted(StrCat("policy rank ", stream.source.policy, " did not open the stream of this attempt"));
+    }
+    REFIT_RETURN_IF_ERROR(OpenSlots(stream, *opened));
+  }
+  return OkStatus();
+}
+
+Status LoadReceiver::OpenSlots(Stream& stream, const rpc::StreamOpened& opened) {
+  auto& link = links_[opened.transport_address];
+  if (link == nullptr) {
+    REFIT_ASSIGN_OR_RETURN(link, transport_.Bind(opened.transport_address, deadline_));
+  }
+  stream.link = link.get();
+  for (const std::string& descriptor : opened.slots) {
+    REFIT_ASSIGN_OR_RETURN(const transport::ShmObject object, transport::ParseShmDescriptor({descriptor}));
+    REFIT_ASSIGN_OR_RETURN(const MutableBytes memory, stream.link->MapInPlace({descriptor}));
+    if (memory.size() < device::kLoadHeaderSize) {
+      return InvalidArgument(StrCat("load slot ", object.name, " of ", memory.size(), " bytes has no room for its header"));
+    }
+    stream.slot_names.push_back(object.name);
+    stream.slot_objects.push_back(memory);
+  }
+  return OkStatus();
+}
+
+// The next load of a stream as a batch; nothing at its end.
+Result<std::optional<stream::Batch>> LoadReceiver::Pull(Stream& stream) {
+  const std::string whom = StrCat("policy rank ", stream.source.policy);
+  while (!stream.saw_last) {
+    REFIT_ASSIGN_OR_RETURN(const rpc::SenderMessage message, stream.channel->Next());
+    if (const auto* failed = std::get_if<rpc::StreamFailed>(&message)) {
+      return failed->status.WithContext(whom);
+    }
+    const auto* load = std::get_if<rpc::LoadAnnouncement>(&message);
+    if (load == nullptr) {
+      return Aborted(StrCat(whom, " opened its stream twice"));
+    }
+    // Never another attempt's or another life's load (RX-XFER-01, RX-ID-04).
+    if (load->attempt != options_.start.stamp.attempt || load->incarnation != options_.start.stamp.incarnation) {
+      continue;
+    }
+    if (load->bucket.seq != stream.next || load->slot_index >= stream.slot_objects.size()) {
+      return DataLoss(StrCat(whom, " announced load ", load->bucket.seq, " in slot ", load->slot_index, ", expected load ",
+                             stream.next));
+    }
+    const ByteCount capacity = stream.slot_objects[load->slot_index].size() - device::kLoadHeaderSize;
+    REFIT_RETURN_IF_ERROR(stream::CheckBucket(load->bucket, capacity).WithContext(whom));
+    stream.next = stream.next.Next();
+    stream.saw_last = load->bucket.is_last;
+    stream.slot_index = load->slot_index;
+    stream.seq = load->bucket.seq;
+    stream.used = load->bucket.used;
+    if (load->bucket.entries.empty() && load->bucket.is_last) {
+      break;
+    }
+    stream::Batch batch;
+    batch.reserve(load->bucket.entries.size());
+    for (const stream::Entry& entry : load->bucket.entries) {
+      batch.push_back({entry.spec, static_cast<std::size_t>(entry.offset)});
+    }
+    return std::optional(std::move(batch));
+  }
+  return std::optional<stream::Batch>();
+}
+
+// One aligned group as `update` calls; the streams in `spent` have emitted their whole load with it.
+Status LoadReceiver::Prepare(const stream::AlignedGroup& group, const std::vector<std::size_t>& spent) {
+  REFIT_ASSIGN_OR_RETURN(std::vector<stream::AlignedGroup> calls, stream::SplitIntoCalls(group, options_.split));
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    PreparedCall prepared = MakeCall(calls[i]);
+    if (i + 1 == calls.size()) {
+      for (const std::size_t stream : spent) {
+        prepared.spent.push_back({stream, streams_[stream].seq});
+      }
+    }
+    const bool queued = shared_.Wait(
+        [&prepared](Shared& shared) {
+          if (!shared.stopped && shared.ready.size() < kPreparedCalls) {
+            shared.ready.push_back(std::move(prepared));
+            return true;
+          }
+          return shared.stopped;
+        },
+        deadline_);
+    if (!queued) {
+      return DeadlineExceeded(StrCat("engine ", options_.slot, " took no load within the transfer's budget"));
+    }
+    post_(peer::LoadReady{options_.start.stamp.attempt});
+  }
+  return shared_.With([](Shared& shared) { return shared.stopped ? Aborted("the transfer was stopped") : OkStatus(); });
+}
+
+LoadReceiver::PreparedCall LoadReceiver::MakeCall(const stream::AlignedGroup& group) const {
+  PreparedCall prepared;
+  prepared.call.ranks.resize(options_.tp_size);
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const Stream& stream = streams_[i];
+    engine::RankPayload payload{{stream.slot_names[stream.slot_index], stream.used}, {}};
+    payload.tensors.reserve(group[i].size());
+    ByteCount bytes = 0;
+    for (const stream::BatchTensor& tensor : group[i]) {
+      payload.tensors.push_back({tensor.spec, static_cast<ByteCount>(tensor.location)});
+      bytes += *weights::SizeOf(tensor.spec);  // checked when the load was
+    }
+    const std::size_t ranks = stream.source.tp_ranks.size();
+    prepared.uses.push_back({stream.slot_objects[stream.slot_index], static_cast<std::int32_t>(ranks)});
+    prepared.totals.tensors += group[i].size() * ranks;
+    prepared.totals.bytes += bytes * ranks;
+    for (const std::uint32_t rank : stream.source.tp_ranks) {
+      prepared.call.ranks[REFIT_MUTANT("RC-PAY-03/rotate", rank, (rank + 1) % options_.tp_size)] = payload;
+    }
+  }
+  prepared.totals.loads = 1;
+  return prepared;
+}
+
+void LoadReceiver::PostNext(engine::Engine& engine, const peer::PostUpdate& update) {
+  PreparedCall prepared;
+  const bool taken = shared_.With([&prepared](Shared& shared) {
+    if (shared.ready.empty()) {
+      return false;
+    }
+    prepared = std::move(shared.ready.front());
+    shared.ready.pop_front();
+    ++shared.in_flight;
+    return true;
+  });
+  if (!taken) {
+    post_(peer::EngineAnswered{update.call, {sync::AnswerKind::kRefused, "no load is ready", {}}});
+    return;
+  }
+  prepared.call.label = update.label;
+  const sync::Answer answer = Install(engine, prepared, update.deadline);
+  const bool installed = answer.kind == sync::AnswerKind::kOk;
+  if (installed) {
+    delivered_ += prepared.totals.bytes;
+    for (const SpentLoad& spent : prepared.spent) {
+      // A sender that is gone is noticed by the loop, which reads from it.
+      static_cast<void>(streams_[spent.stream].channel->Release({options_.start.stamp.attempt, spent.seq}));
+    }
+  }
+  post_(peer::EngineAnswered{update.call, answer});  // before the loop may see that nothing is in flight
+  shared_.With([&](Shared& shared) {
+    --shared.in_flight;
+    if (installed) {
+      shared.totals.tensors += prepared.totals.tensors;
+      shared.totals.loads += prepared.totals.loads;
+      shared.totals.bytes += prepared.totals.bytes;
+    }
+  });
+}
+
+sync::Answer LoadReceiver::Install(engine::Engine& engine, const PreparedCall& prepared, Duration deadline) {
+  const Instant until = exec::Now() + deadline;
+  const auto add_readers = [&prepared] {
+    for (const LoadUse& use : prepared.uses) {
+      device::LoadSlot(use.object).AddReaders(use.readers);
+    }
+  };
+  // Before the POST, never after: a fast rank would take the count to 0 and unlink the object (RC-PAY-09).
+  const bool before = REFIT_MUTANT("RC-PAY-09/add-after-post", true, false);
+  if (before) {
+    add_readers();
+  }
+  sync::Answer answer = engine.Update(prepared.call, deadline);
+  if (!before) {
+    add_readers();
+  }
+  // The count, not the answer, says that a rank is done (RC-PAY-05).
+  const bool wait = REFIT_MUTANT("RC-PAY-05/free-on-reply", true, false);
+  if (answer.kind != sync::AnswerKind::kOk || !wait) {
+    return answer;
+  }
+  for (const LoadUse& use : prepared.uses) {
+    const device::LoadSlot slot(use.object);
+    if (!exec::WaitUntil([&slot] { return slot.free(); }, until)) {
+      return {sync::AnswerKind::kNone, StrCat("a rank still holds its load, count ", slot.count()), answer.elapsed};
+    }
+  }
+  return answer;
+}
+
+Status LoadReceiver::WaitForCaller() {
+  bool stopped = false;
+  const bool done = shared_.Wait(
+      [&stopped](const Shared& shared) {
+        stopped = shared.stopped;
+        return stopped || (shared.ready.empty() && shared.in_flight == 0);
+      },
+      deadline_);
+  if (!done) {
+    return DeadlineExceeded(StrCat("engine ", options_.slot, " did not install its last load in time"));
+  }
+  return stopped ? Aborted("the transfer was stopped") : OkStatus();
+}
+
+}  // namespace refit::runtime

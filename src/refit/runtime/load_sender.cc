@@ -1,0 +1,166 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/runtime/load_sender.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "refit/base/str.h"
+#include "refit/device/copy.h"
+#include "refit/device/hash.h"
+#include "refit/exec/clock.h"
+
+namespace refit::runtime {
+namespace {
+
+constexpr Duration kStopCheckInterval = std::chrono::milliseconds(100);
+
+// Which load occupies each slot until it is released.
+class Occupancy {
+ public:
+  std::optional<LoadSeq>& operator[](std::size_t slot) { return loads_[slot]; }
+  bool Give(LoadSeq seq) {
+    for (auto& load : loads_) {
+      if (load == seq) {
+        load.reset();
+        return true;
+      }
+    }
+    return false;
+  }
+  bool any() const {
+    return std::any_of(loads_.begin(), loads_.end(), [](const auto& load) { return load.has_value(); });
+  }
+
+ private:
+  std::array<std::optional<LoadSeq>, kLoadSlots> loads_;
+};
+
+// Waits for one release of this attempt.
+Status TakeRelease(const rpc::OpenStream& open, rpc::SenderStream& stream, Occupancy& occupied,
+                   const std::atomic<bool>& stop, Instant deadline) {
+  while (true) {
+    if (stop) {
+      return Aborted("the controller stopped the transfer");
+    }
+    const Instant now = exec::Now();
+    if (now >= deadline) {
+      return DeadlineExceeded(StrCat("engine ", open.slot, " did not give its load slot back in time"));
+    }
+    const auto release = stream.NextRelease(std::min(deadline, now + kStopCheckInterval));
+    // A release of another attempt says nothing about this one's slots (RX-XFER-02).
+    if (release.has_value() && release->attempt == open.stamp.attempt && occupied.Give(release->seq)) {
+      return OkStatus();
+    }
+    if (!release.has_value() && stream.broken()) {
+      return Unavailable(StrCat("engine ", open.slot, " left its load stream"));
+    }
+  }
+}
+
+}  // namespace
+
+LoadSlotSet::~LoadSlotSet() {
+  for (Slot& slot : slots_) {
+    Drop(slot);
+  }
+}
+
+void LoadSlotSet::Drop(Slot& slot) {
+  if (!slot.object.empty()) {
+    transport_.Release(slot.object);
+    slot = {};
+  }
+}
+
+Status LoadSlotSet::Make(Slot& slot) {
+  Drop(slot);  // gives its pages back before the new object asks for some
+  REFIT_ASSIGN_OR_RETURN(slot.object,
+                         transport_.Allocate(StrCat("load-", slot_), device::LoadSlot::ObjectSize(capacity_)));
+  device::LoadSlot(slot.object).Initialise();
+  return OkStatus();
+}
+
+Status LoadSlotSet::Prepare(Incarnation incarnation, ByteCount capacity) {
+  const bool too_small = capacity > capacity_;
+  capacity_ = std::max(capacity_, capacity);
+  for (Slot& slot : slots_) {
+    const bool reusable = !slot.object.empty() && !too_small && device::LoadSlot(slot.object).free();
+    if (!reusable) {
+      REFIT_RETURN_IF_ERROR(Make(slot));
+    }
+    if (!reusable || incarnation != incarnation_) {
+      transport_.Unexport(slot.descriptor);
+      REFIT_ASSIGN_OR_RETURN(slot.descriptor, transport_.ExportTo(incarnation, slot.object));
+    }
+  }
+  incarnation_ = incarnation;
+  return OkStatus();
+}
+
+std::vector<std::string> LoadSlotSet::descriptors() const {
+  std::vector<std::string> descriptors;
+  for (const Slot& slot : slots_) {
+    descriptors.push_back(slot.descriptor.text);
+  }
+  return descriptors;
+}
+
+SendResult SendLoads(const rpc::OpenStream& open, Source& source, LoadSlotSet& slots, rpc::SenderStream& stream,
+                     Digests digests, const std::atomic<bool>& stop, Instant deadline) {
+  const auto fail = [](Status status) { return SendResult{std::move(status), {}, {}}; };
+  const auto loads = source.Loads(open.load_bytes);
+  if (!loads.has_value()) {
+    return fail(loads.status());
+  }
+  const auto hasher = device::MakeDigestHasher();
+  DigestHasher* const hash = digests == Digests::kOn ? hasher.get() : nullptr;
+  std::vector<Digest> tensor_digests;
+  std::vector<Digest> load_digests;
+  Occupancy occupied;
+  SendResult result;
+  for (const stream::PackedBucket& load : **loads) {
+    const std::size_t slot = load.bucket.seq.value() % kLoadSlots;
+    while (occupied[slot].has_value()) {
+      if (Status status = TakeRelease(open, stream, occupied, stop, deadline); !status.ok()) {
+        return fail(std::move(status));
+      }
+    }
+    if (Status status = device::RunCopies(load.copies, source.tensors(), slots.data(slot).subspan(0, load.bucket.used),
+                                          load.bucket.entries.size(), hash, load_digests);
+        !status.ok()) {
+      return fail(status.WithContext(StrCat("source ", source.folder())));
+    }
+    rpc::LoadAnnouncement announcement{.attempt = open.stamp.attempt,
+                                       .incarnation = open.stamp.incarnation,
+                                       .slot_index = static_cast<std::uint32_t>(slot),
+                                       .bucket = load.bucket,
+                                       .digest = {}};
+    if (hash != nullptr) {
+      announcement.digest = stream::BucketDigest(load.bucket, load_digests, *hash);
+      tensor_digests.insert(tensor_digests.end(), load_digests.begin(), load_digests.end());
+    }
+    occupied[slot] = load.bucket.seq;
+    if (Status status = stream.Send(announcement); !status.ok()) {
+      return fail(status.WithContext(StrCat("engine ", open.slot)));
+    }
+    result.totals.tensors += load.bucket.entries.size();
+    result.totals.bytes += load.bucket.used;
+    result.totals.loads += 1;
+  }
+  while (occupied.any()) {
+    if (Status status = TakeRelease(open, stream, occupied, stop, deadline); !status.ok()) {
+      return fail(std::move(status));
+    }
+  }
+  if (hash != nullptr) {
+    result.root = weights::RootDigest(source.delivered(), tensor_digests, *hash);
+  }
+  return result;
+}
+
+}  // namespace refit::runtime

@@ -1,0 +1,287 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/runtime/policy_host.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "refit/base/str.h"
+#include "refit/exec/clock.h"
+#include "refit/exec/lane.h"
+#include "refit/exec/mailbox.h"
+#include "refit/exec/random.h"
+#include "refit/exec/watched.h"
+#include "refit/observe/log.h"
+#include "refit/peer/policy_agent.h"
+#include "refit/rpc/controller_rpc.h"
+#include "refit/rpc/policy_rpc.h"
+#include "refit/runtime/reply_desk.h"
+#include "refit/runtime/source.h"
+#include "refit/transport/shm/shm_transport.h"
+
+namespace refit::runtime {
+namespace {
+
+constexpr std::size_t kMailboxCapacity = 256;
+constexpr Duration kIdleWait = std::chrono::seconds(1);
+
+// One attempt's send: what the streams of its receivers need, and how each ended.
+struct ActiveSend {
+  sync::Stamp stamp;
+  std::vector<sync::Receiver> receivers;
+  std::shared_ptr<Source> source;  // shared with the lease: immutable
+  Instant deadline;
+  std::atomic<bool> stop = false;
+  std::map<SlotIndex, SendResult> results;  // guarded by the Watched that holds the send
+  std::set<SlotIndex> running;
+};
+
+class Host final : public PolicyHost, public rpc::PolicyHandler {
+ public:
+  explicit Host(PolicyHostOptions options) : options_(std::move(options)) {}
+  ~Host() override {
+    mailbox_.Close();
+    if (loop_.joinable()) {
+      loop_.join();
+    }
+    StopSending();
+    server_.reset();  // ends the streams' threads
+  }
+
+  Status Begin() {
+    device::SweepDeadOwners();
+    REFIT_ASSIGN_OR_RETURN(source_, Source::Open(options_.source));
+    REFIT_ASSIGN_OR_RETURN(server_, rpc::ServePolicy(options_.listen, *this));
+    const auto controller = rpc::ControllerClient::Connect(options_.controller);
+    REFIT_ASSIGN_OR_RETURN(const rpc::Membership membership,
+                           controller->RegisterPolicy({options_.rank, incarnation_, server_->address(), options_.source},
+                                                      options_.register_deadline));
+    loop_ = std::thread([this, membership] { Loop(membership); });
+    observe::LogInfo(StrCat("policy worker ", options_.rank, " serves ", options_.source, " at ", server_->address()));
+    return OkStatus();
+  }
+  const std::string& address() const override { return server_->address(); }
+
+  // ---- rpc threads
+  sync::PolicyReply Execute(const sync::PolicyCommand& command) override {
+    const auto ticket = desk_.Open(command.stamp);
+    Status status = mailbox_.Push(peer::PolicyCommandArrived{command});
+    if (status.ok()) {
+      if (auto reply = desk_.Wait(ticket, exec::Now() + command.budget + kReplyMargin)) {
+        return *std::move(reply);
+      }
+      status = DeadlineExceeded(StrCat("policy worker ", options_.rank, " did not answer within its budget"));
+    }
+    return {.stamp = command.stamp, .kind = sync::ReplyKind::kFailed, .status = status, .manifest = nullptr, .digest = {},
+            .totals = {}};
+  }
+
+  Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& folder, std::uint32_t tp_size) override {
+    REFIT_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source, Source::Open(folder.empty() ? options_.source : folder));
+    return source->ExpectedHashes(tp_size);
+  }
+
+  void Serve(const rpc::OpenStream& open, rpc::SenderStream& stream) override {
+    const Instant deadline = exec::Now() + open.budget;
+    const std::shared_ptr<ActiveSend> send = AwaitSend(open, stream, deadline);
+    if (send == nullptr) {
+      return;
+    }
+    SendResult result = SendOver(open, *send, stream);
+    if (!result.status.ok()) {
+      observe::LogWarning(StrCat("engine ", open.slot, ": ", result.status.ToString()));
+      static_cast<void>(stream.Send(rpc::StreamFailed{open.stamp.attempt, result.status}));
+    }
+    active_.With([&](std::shared_ptr<ActiveSend>&) {
+      send->running.erase(open.slot);
+      send->results[open.slot] = std::move(result);
+    });
+    ReportIfEnded(send);
+  }
+
+ private:
+  // ---- streams
+  std::shared_ptr<ActiveSend> AwaitSend(const rpc::OpenStream& open, rpc::SenderStream& stream, Instant deadline) {
+    Status refused;
+    std::shared_ptr<ActiveSend> found;
+    active_.Wait(
+        [&](const std::shared_ptr<ActiveSend>& send) {
+          if (open.policy_incarnation != incarnation_) {
+            refused = Aborted("the stream is meant for an earlier life of this policy worker");
+          } else if (send != nullptr && send->stamp.attempt > open.stamp.attempt) {
+            refused = Aborted(StrCat("attempt ", ToString(open.stamp.attempt), " is over"));
+          } else if (send != nullptr && send->stamp.attempt == open.stamp.attempt) {
+            refused = Admit(open, *send);
+            found = refused.ok() ? send : nullptr;
+          }
+          return !refused.ok() || found != nullptr || stream.broken() || mailbox_.closed();
+        },
+        deadline);
+    if (found == nullptr) {
+      const Status status = refused.ok() ? DeadlineExceeded("the controller asked for no send in time") : refused;
+      static_cast<void>(stream.Send(rpc::StreamFailed{open.stamp.attempt, status}));
+    }
+    return found;
+  }
+
+  // Once per receiver and attempt. Runs under active_.
+  static Status Admit(const rpc::OpenStream& open, ActiveSend& send) {
+    const auto meant = [&open](const sync::Receiver& receiver) {
+      return receiver.slot == open.slot && receiver.incarnation == open.stamp.incarnation;
+    };
+    if (std::none_of(send.receivers.begin(), send.receivers.end(), meant)) {
+      return Aborted(StrCat("engine ", open.slot, " of that incarnation is no receiver of this attempt"));
+    }
+    if (send.results.contains(open.slot) || !send.running.insert(open.slot).second) {
+      return Aborted(StrCat("engine ", open.slot, " already has a stream in this attempt"));
+    }
+    return OkStatus();
+  }
+
+  SendResult SendOver(const rpc::OpenStream& open, ActiveSend& send, rpc::SenderStream& stream) {
+    const auto loads = send.source->Loads(open.load_bytes);
+    if (!loads.has_value()) {
+      return {loads.status(), {}, {}};
+    }
+    LoadSlotSet& slots = SlotsOf(open.slot);
+    if (Status status = slots.Prepare(open.stamp.incarnation, stream::LargestBucket(**loads)); !status.ok()) {
+      return {status.WithContext(StrCat("load slots of engine ", open.slot)), {}, {}};
+    }
+    if (Status status = stream.Send(rpc::StreamOpened{open.stamp.attempt, transport_.Address(), slots.descriptors()});
+        !status.ok()) {
+      return {std::move(status), {}, {}};
+    }
+    return SendLoads(open, *send.source, slots, stream, options_.digests, send.stop, send.deadline);
+  }
+
+  // A slot's set is used by one stream at a time: Admit lets one in per attempt, and an attempt starts when the last ended.
+  LoadSlotSet& SlotsOf(SlotIndex slot) {
+    return slots_.With([&](auto& sets) -> LoadSlotSet& {
+      auto& set = sets[slot];
+      if (set == nullptr) {
+        set = std::make_unique<LoadSlotSet>(slot, transport_);
+      }
+      return *set;
+    });
+  }
+
+  // ---- the loop
+  void Loop(const rpc::Membership& membership) {
+    peer::PolicyAgent agent(
+        {.rank = options_.rank, .incarnation = incarnation_, .run = membership.run, .term_floor = membership.term});
+    while (!mailbox_.closed()) {
+      peer::PolicyAgentEffects effects;
+      const auto event = mailbox_.Pop(std::min(agent.next_deadline(), exec::Now() + kIdleWait));
+      if (event.has_value()) {
+        agent.Handle(*event, exec::Now(), effects);
+      } else if (exec::Now() >= agent.next_deadline()) {
+        agent.HandleDeadline(exec::Now(), effects);
+      }
+      for (peer::PolicyAgentEffect& effect : effects) {
+        std::visit([this](auto& one) { Carry(one); }, effect);
+      }
+    }
+  }
+
+  void Carry(peer::OpenSource& effect) {
+    const Status posted = files_.Post([this, effect] {
+      auto opened = Source::Open(effect.source.empty() ? options_.source : effect.source);
+      if (opened.has_value()) {
+        source_ = Refreshed(*std::move(opened));
+      }
+      Post(peer::SourceOpened{effect.attempt, opened.status(), opened.has_value() ? source_->manifest() : nullptr});
+    });
+    if (!posted.ok()) {
+      Post(peer::SourceOpened{effect.attempt, posted, nullptr});
+    }
+  }
+  void Carry(peer::StartSend& effect) {
+    auto send = std::make_shared<ActiveSend>();
+    send->stamp = effect.stamp;
+    send->receivers = std::move(effect.receivers);
+    send->source = source_;
+    send->deadline = exec::Now() + effect.budget;
+    active_.With([&send](std::shared_ptr<ActiveSend>& active) { active = send; });
+    ReportIfEnded(send);  // a rank without a receiver has nothing to stream
+  }
+  void Carry(peer::StopSend&) { StopSending(); }
+  void Carry(peer::CloseSource&) {}  // the mapping stays for the next lease of the same files
+  void Carry(peer::SendPolicyReply& effect) { desk_.Answer(std::move(effect.reply)); }
+
+  void StopSending() {
+    const std::shared_ptr<ActiveSend> send = active_.With([](std::shared_ptr<ActiveSend>& active) {
+      if (active != nullptr) {
+        active->stop = true;
+        for (const sync::Receiver& receiver : active->receivers) {
+          if (!active->running.contains(receiver.slot)) {
+            active->results.try_emplace(receiver.slot, SendResult{Aborted("it never opened its stream"), {}, {}});
+          }
+        }
+      }
+      return active;
+    });
+    if (send != nullptr) {
+      ReportIfEnded(send);
+    }
+  }
+
+  // The send succeeded where one receiver got everything: one that went away is the controller's to judge (C6).
+  void ReportIfEnded(const std::shared_ptr<ActiveSend>& send) {
+    std::optional<SendResult> ended;
+    active_.With([&](std::shared_ptr<ActiveSend>&) {
+      if (send->results.size() < send->receivers.size()) {
+        return;
+      }
+      ended = SendResult{};
+      for (const auto& [slot, result] : send->results) {
+        if (result.status.ok()) {
+          ended = result;
+          return;
+        }
+        ended = result;
+      }
+    });
+    if (ended.has_value()) {
+      Post(peer::SendEnded{send->stamp.attempt, ended->status, ended->root, ended->totals});
+    }
+  }
+
+  // The mapping of the last lease where its files have not changed: warm pages, and loads already cut.
+  std::shared_ptr<Source> Refreshed(std::shared_ptr<Source> opened) {
+    return source_ != nullptr && source_->SameFiles(*opened) ? source_ : std::move(opened);
+  }
+
+  void Post(peer::PolicyAgentEvent event) {
+    if (const Status status = mailbox_.Push(std::move(event)); !status.ok() && !mailbox_.closed()) {
+      observe::LogError(StrCat("policy worker ", options_.rank, ": ", status.ToString()));
+    }
+  }
+
+  const PolicyHostOptions options_;
+  const Incarnation incarnation_{exec::RandomId()};
+  transport::ShmTransport transport_;
+  std::shared_ptr<Source> source_;  // written by the files lane, read by the loop after SourceOpened
+  ReplyDesk<sync::PolicyReply> desk_;
+  exec::Mailbox<peer::PolicyAgentEvent> mailbox_{kMailboxCapacity};
+  exec::Watched<std::shared_ptr<ActiveSend>> active_;
+  exec::Watched<std::map<SlotIndex, std::unique_ptr<LoadSlotSet>>> slots_;
+  exec::Lane files_{4};
+  std::unique_ptr<rpc::Server> server_;
+  std::thread loop_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PolicyHost>> PolicyHost::Start(PolicyHostOptions options) {
+  auto host = std::make_unique<Host>(std::move(options));
+  REFIT_RETURN_IF_ERROR(host->Begin());
+  return std::unique_ptr<PolicyHost>(std::move(host));
+}
+
+}  // namespace refit::runtime

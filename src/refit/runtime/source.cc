@@ -1,0 +1,116 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/runtime/source.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "refit/base/str.h"
+#include "refit/device/copy.h"
+#include "refit/device/hash.h"
+#include "refit/weights/model_config.h"
+#include "refit/weights/reshard_plan.h"
+#include "refit/weights/shard_layout.h"
+
+namespace refit::runtime {
+namespace {
+
+// The slice's bytes, row by row where it takes some columns only, as the engine stores them.
+void HashSlice(const weights::SourceSlice& slice, Bytes tensor, ByteCount row_size, ByteCount item_size,
+               device::ParameterHasher& hasher) {
+  const ByteCount begin = static_cast<ByteCount>(slice.column_begin) * item_size;
+  const ByteCount size = static_cast<ByteCount>(slice.column_count) * item_size;
+  const auto row_begin = static_cast<ByteCount>(slice.row_begin);
+  const auto row_count = static_cast<ByteCount>(slice.row_count);
+  if (size == row_size) {
+    hasher.Update(tensor.subspan(row_begin * row_size, row_count * row_size));
+    return;
+  }
+  for (ByteCount row = row_begin; row < row_begin + row_count; ++row) {
+    hasher.Update(tensor.subspan(row * row_size + begin, size));
+  }
+}
+
+// One line per weight file: what tells that it was replaced or rewritten.
+std::string FingerprintOf(const std::string& folder) {
+  std::string fingerprint = folder;
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".safetensors" || entry.path().extension() == ".json") {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  for (const std::string& file : files) {
+    struct stat info {};
+    if (stat(file.c_str(), &info) == 0) {
+      fingerprint += StrCat("\n", file, " ", info.st_dev, " ", info.st_ino, " ", info.st_size, " ", info.st_mtim.tv_sec, ".",
+                            info.st_mtim.tv_nsec, " ", info.st_ctim.tv_sec, ".", info.st_ctim.tv_nsec);
+    }
+  }
+  return fingerprint;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Source>> Source::Open(const std::string& folder) {
+  std::shared_ptr<Source> source(new Source());
+  source->fingerprint_ = FingerprintOf(folder);
+  REFIT_ASSIGN_OR_RETURN(source->checkpoint_, checkpoint::Checkpoint::Open(folder));
+  source->manifest_ = std::make_shared<const weights::Manifest>(source->checkpoint_->manifest());
+  source->plan_ = weights::MakeFullPlan(*source->manifest_);
+  std::vector<weights::TensorSpec> specs;
+  for (const weights::PlannedTensor& tensor : source->plan_.tensors) {
+    specs.push_back(tensor.spec);
+  }
+  REFIT_ASSIGN_OR_RETURN(source->delivered_, weights::Manifest::Make(std::move(specs)));
+  return source;
+}
+
+Result<std::shared_ptr<const std::vector<stream::PackedBucket>>> Source::Loads(ByteCount load_bytes) {
+  const std::lock_guard lock(mutex_);
+  auto& loads = loads_[load_bytes];
+  if (loads == nullptr) {
+    REFIT_ASSIGN_OR_RETURN(std::vector<stream::PackedBucket> packed,
+                           stream::Pack(plan_, stream::PackUnit::kLoad, load_bytes));
+    loads = std::make_shared<const std::vector<stream::PackedBucket>>(std::move(packed));
+  }
+  return loads;
+}
+
+Result<std::vector<weights::RankHashes>> Source::ExpectedHashes(std::uint32_t tp_size) const {
+  REFIT_ASSIGN_OR_RETURN(const weights::ModelConfig config, checkpoint::ReadModelConfig(folder()));
+  const auto hasher = device::MakeParameterHasher(device::ParameterHashKind::kSha256Prefix);
+  std::vector<weights::RankHashes> ranks;
+  for (std::uint32_t rank = 0; rank < tp_size; ++rank) {
+    REFIT_ASSIGN_OR_RETURN(const weights::EngineLayout layout,
+                           weights::MakeSglangLayout(config, {TpRank(rank), static_cast<std::int64_t>(tp_size)}));
+    weights::RankHashes hashes{TpRank(rank), {}};
+    for (const weights::EngineParameter& parameter : layout.parameters) {
+      hasher->Reset();
+      for (const weights::SourceSlice& slice : parameter.slices) {
+        const auto index = manifest_->Find(slice.source);
+        if (!index.has_value()) {
+          return NotFound(StrCat("tensor ", slice.source, " is not in ", folder()), "give a complete checkpoint");
+        }
+        const Bytes tensor = checkpoint_->bytes(*index);
+        const weights::TensorSpec& spec = manifest_->tensors()[*index];
+        const ByteCount rows = spec.shape.empty() ? 1 : static_cast<ByteCount>(spec.shape[0]);
+        REFIT_RETURN_IF_ERROR(device::GuardMapped(StrCat("tensor ", slice.source, " of ", folder()), [&] {
+          HashSlice(slice, tensor, rows == 0 ? 0 : tensor.size() / rows, weights::ItemSize(spec.dtype), *hasher);
+        }));
+      }
+      hashes.hashes.emplace(parameter.name, hasher->Finish());
+    }
+    ranks.push_back(std::move(hashes));
+  }
+  return ranks;
+}
+
+}  // namespace refit::runtime

@@ -1,0 +1,96 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/runtime/verifier.h"
+
+#include <utility>
+
+#include "refit/base/str.h"
+#include "refit/exec/clock.h"
+#include "refit/observe/log.h"
+
+namespace refit::runtime {
+
+void Verifier::Learn(WeightVersion version, const std::string& source, const std::set<std::uint32_t>& tp_sizes,
+                     const std::shared_ptr<rpc::PolicyClient>& policy, Duration deadline) {
+  known_.With([&](Known& known) { known.sources[version] = source; });
+  for (const std::uint32_t tp_size : tp_sizes) {
+    const auto hashes = Expected(version, "", tp_size, policy, exec::Now() + deadline);
+    if (!hashes.has_value()) {
+      observe::LogWarning(StrCat("version ", version, " stays unproven: ", hashes.status().ToString()));
+    }
+  }
+}
+
+Result<Verifier::Hashes> Verifier::Expected(WeightVersion version, const std::string& model, std::uint32_t tp_size,
+                                            const std::shared_ptr<rpc::PolicyClient>& policy, Instant deadline) {
+  Hashes hashes;
+  std::string source = model;
+  const bool ready = known_.With([&](Known& known) {
+    const auto found = known.hashes.find({version, tp_size});
+    if (model.empty() && found != known.hashes.end()) {
+      hashes = found->second;
+      return true;
+    }
+    if (model.empty()) {
+      source = known.sources[version];
+    }
+    return false;
+  });
+  if (ready) {
+    return hashes;
+  }
+  if (policy == nullptr) {
+    return Unavailable("no policy worker can compute what must be there", "start one, or give --model DIR");
+  }
+  REFIT_ASSIGN_OR_RETURN(hashes, policy->ExpectedHashes(source, tp_size, deadline - exec::Now()));
+  if (model.empty()) {
+    known_.With([&](Known& known) { known.hashes[{version, tp_size}] = hashes; });
+  }
+  return hashes;
+}
+
+rpc::VerifyReport Verifier::Verify(WeightVersion committed, const std::string& model,
+                                   const std::vector<VerifyTarget>& targets,
+                                   const std::shared_ptr<rpc::PolicyClient>& policy, Duration budget) {
+  const Instant deadline = exec::Now() + budget;
+  rpc::VerifyReport report;
+  report.version = committed;
+  if (committed == WeightVersion(0) && model.empty()) {
+    report.unproven = true;
+    report.status = FailedPrecondition("no version is published yet", "run `refit sync`, or give --model DIR");
+    return report;
+  }
+  report.verified = true;
+  for (const VerifyTarget& target : targets) {
+    rpc::EngineVerification engine{target.slot.slot, OkStatus(), 0, 0, {}};
+    const std::string whom = StrCat("engine ", target.slot.slot);
+    if (target.agent == nullptr || target.slot.incarnation.is_zero()) {
+      engine.status = Unavailable(StrCat(whom, " is not registered"), "start its agent");
+    } else if (!target.slot.serving && model.empty()) {
+      engine.status = FailedPrecondition(
+          StrCat(whom, " does not serve version ", committed, ", it holds ", ToString(target.slot.residue)),
+          "run `refit sync`");
+    } else {
+      const auto expected = Expected(committed, model, target.slot.tp_size, policy, deadline);
+      if (!expected.has_value()) {
+        report.unproven = true;
+        engine.status = expected.status();
+      } else if (const auto held = target.agent->Checksums(target.slot.incarnation, deadline - exec::Now());
+                 !held.has_value()) {
+        engine.status = held.status();
+      } else {
+        engine.rank_count = static_cast<std::uint32_t>(held->size());
+        for (const weights::RankHashes& rank : *held) {
+          engine.parameter_count += rank.hashes.size();
+        }
+        engine.differences = weights::CompareRankHashes(*expected, *held);
+      }
+    }
+    report.verified = report.verified && engine.status.ok() && engine.differences.empty();
+    report.engines.push_back(std::move(engine));
+  }
+  return report;
+}
+
+}  // namespace refit::runtime
