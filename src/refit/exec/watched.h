@@ -24,7 +24,7 @@ class Watched {
 
   // Runs use(value) alone, then wakes whoever waits. Must be short and must not call back in here.
   template <typename Use>
-  auto With(Use use) {
+  decltype(auto) With(Use use) {
     struct Wake {
       std::condition_variable& changed;
       ~Wake() { changed.notify_all(); }

@@ -30,8 +30,8 @@ struct AgentHostOptions {
   std::uint32_t tp_size = 1;
   std::string engine_program;            // path of refit-engine
   std::vector<std::string> engine_args;  // --model DIR --family c …
-  std::string url;                       // kAttach
-  std::string admin_key;                 // kAttach; a launched engine gets a random one (C17)
+  std::string url{};                     // kAttach
+  std::string admin_key{};               // kAttach; a launched engine gets a random one (C17)
   std::string run_directory;             // logs and key files of the engine
   ByteCount load_bytes = 4 * kMiB;       // settled D1: two of them stay in the last-level cache
   sync::PauseMode pause_mode = sync::PauseMode::kAbort;

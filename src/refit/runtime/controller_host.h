@@ -25,8 +25,8 @@ enum class VerifyWhen : std::uint8_t { kAlways, kOnRequest };
 struct ControllerHostOptions {
   std::string listen = "127.0.0.1:0";
   sync::Profile profile = sync::kResilient;
-  std::vector<SlotIndex> slots;
-  std::vector<PolicyRank> policy_ranks;
+  std::vector<SlotIndex> slots{};
+  std::vector<PolicyRank> policy_ranks{};
   VerifyWhen verify = VerifyWhen::kOnRequest;
   Duration verify_deadline = std::chrono::seconds(120);
 };

@@ -1,0 +1,168 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A whole fleet for a test: the hosts of controller, policy workers and agents in this process, their engines as real
+// refit-engine processes, everything else as in production.
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "refit/base/str.h"
+#include "refit/checkpoint/random_checkpoint.h"
+#include "refit/exec/clock.h"
+#include "refit/rpc/controller_rpc.h"
+#include "refit/runtime/agent_host.h"
+#include "refit/runtime/controller_host.h"
+#include "refit/runtime/policy_host.h"
+#include "tests/support/temp_folder.h"
+
+namespace refit::test {
+
+struct FleetOptions {
+  std::string shape = "tiny-llama";  // of the engines' and the policies' model
+  std::uint32_t policies = 2;
+  std::uint32_t engines = 2;
+  std::uint32_t tp_size = 3;
+  std::string family = "c";
+  sync::Profile profile = sync::kResilient;
+  ByteCount load_bytes = 64 * kKiB;  // several loads even of a tiny model
+  std::vector<std::vector<std::string>> engine_args = {};  // more arguments, per engine
+  Duration call_deadline = std::chrono::seconds(5);
+  Duration update_deadline = std::chrono::seconds(5);
+};
+
+// A random checkpoint in the folder; the same shape and seed give the same bytes.
+inline std::string MakeCheckpoint(const TempFolder& folder, std::string_view name, std::string_view shape,
+                                  std::uint64_t seed) {
+  const std::string path = folder / name;
+  const auto config = checkpoint::RandomShape(shape);
+  EXPECT_TRUE(config.has_value()) << config.status().ToString();
+  const Status written = checkpoint::WriteRandomCheckpoint(*config, seed, path);
+  EXPECT_TRUE(written.ok()) << written.ToString();
+  return path;
+}
+
+class Fleet {
+ public:
+  explicit Fleet(FleetOptions options = {}) : options_(std::move(options)) {
+    model_ = MakeCheckpoint(folder_, "model", options_.shape, 1);
+    runtime::ControllerHostOptions controller{.profile = options_.profile, .verify = runtime::VerifyWhen::kAlways};
+    for (std::uint32_t slot = 0; slot < options_.engines; ++slot) {
+      controller.slots.push_back(SlotIndex(slot));
+    }
+    for (std::uint32_t rank = 0; rank < options_.policies; ++rank) {
+      controller.policy_ranks.push_back(PolicyRank(rank));
+    }
+    auto started = runtime::ControllerHost::Start(controller);
+    EXPECT_TRUE(started.has_value()) << started.status().ToString();
+    controller_ = *std::move(started);
+    client_ = rpc::ControllerClient::Connect(controller_->address());
+    policies_.resize(options_.policies);
+    agents_.resize(options_.engines);
+    for (std::uint32_t rank = 0; rank < options_.policies; ++rank) {
+      StartPolicy(rank, model_);
+    }
+    for (std::uint32_t slot = 0; slot < options_.engines; ++slot) {
+      StartAgent(slot);
+    }
+  }
+
+  void StartPolicy(std::uint32_t rank, const std::string& source) {
+    policies_[rank].reset();
+    auto started = runtime::PolicyHost::Start({.rank = PolicyRank(rank),
+                                               .source = source,
+                                               .controller = controller_->address(),
+                                               .register_deadline = std::chrono::seconds(20)});
+    ASSERT_TRUE(started.has_value()) << started.status().ToString();
+    policies_[rank] = *std::move(started);
+  }
+  void StopPolicy(std::uint32_t rank) { policies_[rank].reset(); }
+
+  void StartAgent(std::uint32_t slot) {
+    runtime::AgentHostOptions options{.slot = SlotIndex(slot),
+                                      .controller = controller_->address(),
+                                      .tp_size = options_.tp_size,
+                                      .engine_program = REFIT_ENGINE_PROGRAM,
+                                      .engine_args = {"--model", model_, "--family", options_.family, "--load-format", "dummy",
+                                                      "--crash-hang-seconds", "0.2"},
+                                      .run_directory = folder_ / StrCat("agent-", slot),
+                                      .load_bytes = options_.load_bytes,
+                                      .call_deadline = options_.call_deadline,
+                                      .update_deadline = options_.update_deadline};
+    if (slot < options_.engine_args.size()) {
+      options.engine_args.insert(options.engine_args.end(), options_.engine_args[slot].begin(),
+                                 options_.engine_args[slot].end());
+    }
+    auto started = runtime::AgentHost::Start(options);
+    ASSERT_TRUE(started.has_value()) << started.status().ToString();
+    agents_[slot] = *std::move(started);
+  }
+  void StopAgent(std::uint32_t slot) { agents_[slot].reset(); }
+
+  rpc::SyncReport Sync(const std::string& source = {}, Duration budget = std::chrono::seconds(30)) {
+    auto report = client_->Sync({StrCat("request-", ++requests_), source, budget}, [](const rpc::SyncProgress&) {});
+    EXPECT_TRUE(report.has_value()) << report.status().ToString();
+    return report.has_value() ? *std::move(report) : rpc::SyncReport{};
+  }
+  rpc::FleetReport GetStatus() {
+    auto report = client_->GetStatus(std::chrono::seconds(10));
+    EXPECT_TRUE(report.has_value()) << report.status().ToString();
+    return report.has_value() ? *std::move(report) : rpc::FleetReport{};
+  }
+  rpc::VerifyReport Verify(const std::string& model = {}) {
+    auto report = client_->Verify({.slot = -1, .model = model, .budget = std::chrono::seconds(30)});
+    EXPECT_TRUE(report.has_value()) << report.status().ToString();
+    return report.has_value() ? *std::move(report) : rpc::VerifyReport{};
+  }
+  // Until every slot has an engine again that is not `old`'s.
+  void AwaitNewIncarnation(std::uint32_t slot, Incarnation old) {
+    const bool back = exec::WaitUntil(
+        [&] {
+          const rpc::SlotReport now = GetStatus().slots[slot];
+          return !now.incarnation.is_zero() && now.incarnation != old;
+        },
+        exec::Now() + std::chrono::seconds(20));
+    EXPECT_TRUE(back) << "engine " << slot << " did not come back";
+  }
+
+  const std::string& model() const { return model_; }
+  const TempFolder& folder() const { return folder_; }
+  const runtime::AgentHost& agent(std::uint32_t slot) const { return *agents_[slot]; }
+
+ private:
+  FleetOptions options_;
+  TempFolder folder_;
+  std::string model_;
+  std::unique_ptr<runtime::ControllerHost> controller_;
+  std::unique_ptr<rpc::ControllerClient> client_;
+  std::vector<std::unique_ptr<runtime::PolicyHost>> policies_;
+  std::vector<std::unique_ptr<runtime::AgentHost>> agents_;
+  int requests_ = 0;
+};
+
+// Every difference of a report, for messages.
+inline std::string Describe(const rpc::VerifyReport& report) {
+  std::string text = report.status.ToString();
+  for (const rpc::EngineVerification& engine : report.engines) {
+    text += StrCat("; engine ", engine.slot, ": ", engine.status.ToString(), ", ", engine.differences.size(), " differences");
+  }
+  return text;
+}
+inline std::string Describe(const rpc::SyncReport& report) {
+  std::string text = report.status.ToString();
+  for (const rpc::EngineReport& engine : report.engines) {
+    text += StrCat("; engine ", engine.slot, ": ", engine.status.ToString(), " ", sync::ToString(engine.residue));
+  }
+  for (const std::string& note : report.notes) {
+    text += StrCat("; note: ", note);
+  }
+  return text;
+}
+
+}  // namespace refit::test

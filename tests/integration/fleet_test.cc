@@ -1,0 +1,81 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whole refits over real processes: the public entry point through the real rpc path (RC-TEST-03).
+
+#include "tests/integration/fleet.h"
+
+namespace refit::test {
+namespace {
+
+class EveryFamily : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Families, EveryFamily, testing::Values("a", "b", "c"));
+
+TEST_P(EveryFamily, ARefitInstallsExactlyThePublishedBytesOnEveryRank) {
+  Fleet fleet({.family = GetParam()});
+  const rpc::SyncReport report = fleet.Sync();
+  ASSERT_TRUE(report.status.ok()) << Describe(report);
+  EXPECT_TRUE(report.committed);
+  EXPECT_EQ(report.version, WeightVersion(1));
+  ASSERT_EQ(report.engines.size(), 2U);
+  for (const rpc::EngineReport& engine : report.engines) {
+    EXPECT_TRUE(engine.serving);
+    EXPECT_EQ(engine.totals.bytes, report.published.bytes * 3);
+    EXPECT_GT(engine.totals.loads, 1U);
+    EXPECT_GT(engine.stall_seconds, 0);
+    EXPECT_LE(engine.stall_seconds, report.seconds);
+  }
+  const rpc::VerifyReport verified = fleet.Verify();
+  EXPECT_TRUE(verified.verified) << Describe(verified);
+  ASSERT_EQ(verified.engines.size(), 2U);
+  EXPECT_EQ(verified.engines[0].rank_count, 3U);
+}
+
+TEST(Fleet, TheNextRefitReplacesEveryByte) {
+  Fleet fleet;
+  const std::string other = MakeCheckpoint(fleet.folder(), "other", "tiny-llama", 2);
+  ASSERT_TRUE(fleet.Sync().status.ok());
+  const rpc::SyncReport second = fleet.Sync(other);
+  ASSERT_TRUE(second.status.ok()) << Describe(second);
+  EXPECT_EQ(second.version, WeightVersion(2));
+  EXPECT_TRUE(fleet.Verify().verified);
+  EXPECT_FALSE(fleet.Verify(fleet.model()).verified);  // verify can fail: what was before is gone
+  EXPECT_TRUE(fleet.Verify(other).verified);
+}
+
+// RC-TOPO-02: rank i feeds rollout rank i where there are enough policy ranks; the aligner joins an engine's streams.
+TEST(Fleet, EachRankIsFedByItsOwnPolicyWorkerWhereThereAreEnough) {
+  Fleet fleet({.policies = 4, .engines = 1, .tp_size = 3, .profile = sync::kStrict});
+  const rpc::SyncReport report = fleet.Sync();
+  ASSERT_TRUE(report.status.ok()) << Describe(report);
+  EXPECT_TRUE(fleet.Verify().verified);
+}
+
+TEST(Fleet, AMixtureOfExpertsLoadsAndVerifies) {
+  Fleet fleet({.shape = "tiny-moe", .policies = 1, .engines = 1, .tp_size = 2});
+  const rpc::SyncReport report = fleet.Sync();
+  ASSERT_TRUE(report.status.ok()) << Describe(report);
+  const rpc::VerifyReport verified = fleet.Verify();
+  EXPECT_TRUE(verified.verified) << Describe(verified);
+}
+
+TEST(Fleet, AQwen3WithSeveralLoadSizesVerifies) {
+  for (const ByteCount load_bytes : {ByteCount{1}, 10 * kKiB, 4 * kMiB}) {
+    Fleet fleet({.shape = "tiny", .policies = 1, .engines = 1, .tp_size = 2, .load_bytes = load_bytes});
+    const rpc::SyncReport report = fleet.Sync();
+    ASSERT_TRUE(report.status.ok()) << Describe(report);
+    EXPECT_TRUE(fleet.Verify().verified);
+  }
+}
+
+// A version that nobody published is unproven, never verified (D8).
+TEST(Fleet, BeforeTheFirstRefitNothingIsProven) {
+  Fleet fleet({.policies = 1, .engines = 1});
+  const rpc::VerifyReport report = fleet.Verify();
+  EXPECT_TRUE(report.unproven);
+  EXPECT_FALSE(report.verified);
+  EXPECT_FALSE(fleet.Verify(fleet.model()).verified);  // random weights
+}
+
+}  // namespace
+}  // namespace refit::test
