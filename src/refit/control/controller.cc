@@ -122,7 +122,7 @@ void Controller::OnSyncRequested(const SyncRequested& event, Instant now, Contro
     out.emplace_back(SyncAnswered{event.request_id, recorded->second.status, recorded->second.outcome});
     return;
   }
-  stale_ = true;
+  stale_ = REFIT_MUTANT("RC-SYNC-01/clear-early", true, false);
   if (Status here = CheckRegistered(); !here.ok()) {
     out.emplace_back(SyncAnswered{event.request_id, std::move(here), std::nullopt});
     return;

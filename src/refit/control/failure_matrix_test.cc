@@ -185,6 +185,15 @@ TEST_P(FailureMatrix, ACallWithoutAnAnswerEndsTheIncarnation) {
 
 // ---- rows that need their own words
 
+// RC-SESS-06: a pause that is refused may have half applied.
+TEST(Failure, ARefusedPauseIsResumedOnce) {
+  FleetRig rig({.profile = sync::kStrict});
+  rig.engine(1).SetFault(Operation::kPause, {.runs = true});
+  EXPECT_FALSE(rig.Sync().status.ok());
+  EXPECT_EQ(rig.engine(1).count("resume"), 1);
+  EXPECT_TRUE(rig.engine(1).serves(WeightVersion(0)));
+}
+
 // RC-SESS-05: begun is tracked per engine.
 TEST(Failure, BeginRefusedOnOneEndsTheOthersSessionOnly) {
   FleetRig rig({.profile = sync::kStrict, .family = SessionFamily::kB});

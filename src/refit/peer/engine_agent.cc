@@ -133,10 +133,11 @@ void EngineAgent::Handle(const EngineAgentEvent& event, Instant now, EngineAgent
 
 Status EngineAgent::CheckFence(const AgentCommand& command) const {
   const sync::Stamp& stamp = command.stamp;
-  if (stamp.run != options_.run) {
+  if (REFIT_MUTANT("RX-ID-01/no-run", stamp.run != options_.run, false)) {
     return Stale(StrCat(ToString(command.kind), " of run ", ToHex(stamp.run), ", this agent is in run ", ToHex(options_.run)));
   }
-  if (stamp.incarnation != options_.incarnation || stamp.incarnation.is_zero()) {
+  if (REFIT_MUTANT("RX-ID-01/no-incarnation", stamp.incarnation != options_.incarnation || stamp.incarnation.is_zero(),
+                   false)) {
     return Stale(StrCat(ToString(command.kind), " for incarnation ", ToHex(stamp.incarnation), ", this is ",
                         ToHex(options_.incarnation)));
   }
@@ -156,7 +157,7 @@ Status EngineAgent::CheckFence(const AgentCommand& command) const {
       return Stale(StrCat(ToString(command.kind), " of attempt ", ToString(stamp.attempt), ", this agent is in attempt ",
                           ToString(attempt_)));
     }
-    if (command.kind != Kind::kResumeOld && stamp.version != version_) {
+    if (REFIT_MUTANT("RX-ID-01/no-version", command.kind != Kind::kResumeOld && stamp.version != version_, false)) {
       return Stale(StrCat(ToString(command.kind), " of version ", stamp.version, ", this attempt installs version ", version_));
     }
   }

@@ -23,7 +23,8 @@ using Kind = sync::AgentCommandKind;
 namespace {
 
 Status Refused(Operation operation, const Answer& answer) {
-  return FailedPrecondition(StrCat(ToString(operation), " refused: ", answer.message));
+  const std::string words = REFIT_MUTANT("RC-RPC-03/ignore-the-body", answer.message, std::string("see its log"));
+  return FailedPrecondition(StrCat(ToString(operation), " refused: ", words));
 }
 
 }  // namespace

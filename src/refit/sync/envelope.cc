@@ -70,6 +70,9 @@ std::vector<Operation> CallsOf(AgentCommandKind kind, const EngineFacts& facts) 
       break;
     case Kind::kEnd:
       AddIf(REFIT_MUTANT("RC-SESS-04/end-on-family-a", facts.begun, true), Operation::kEnd, calls);
+      if (REFIT_MUTANT("RX-COMMIT-01/end-resumes", false, true)) {
+        AddWake(facts, calls);
+      }
       break;
     case Kind::kActivate:
       // Before anything generates: samples are attributed by the label (RX-ONCE-04).
@@ -77,7 +80,9 @@ std::vector<Operation> CallsOf(AgentCommandKind kind, const EngineFacts& facts) 
       AddWake(facts, calls);
       break;
     case Kind::kResumeOld:
-      AddIf(REFIT_MUTANT("RC-TEST-04/2-end-outside-its-guard", facts.begun, facts.has_sessions), Operation::kEnd, calls);
+      AddIf(REFIT_MUTANT("RC-TEST-04/2-end-outside-its-guard", facts.begun, facts.has_sessions) &&
+                REFIT_MUTANT("RC-SESS-04/begun-session-left-open", true, false),
+            Operation::kEnd, calls);
       AddWake(facts, calls);
       break;
     case Kind::kRelease:

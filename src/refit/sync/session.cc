@@ -143,6 +143,9 @@ void Session::OnAgentReplied(const AgentReplied& event, Instant now) {
   }
   if (kind == AgentCommandKind::kResumeOld) {
     notes_.push_back(StrCat("engine ", event.slot, " stays paused: ", reply.status.message()));
+    if (REFIT_MUTANT("RC-SESS-10/cleanup-error-is-primary", false, true)) {
+      failure_ = reply.status;
+    }
     return;
   }
   FailEngine(engine, reply.status);
@@ -317,7 +320,10 @@ void Session::Finish(const Status& status, Instant now, SessionEffects& out) {
   for (Policy& policy : policies_) {
     outcome.next_policy_seq[policy.member.rank] = policy.next_seq;
   }
-  outcome.latch = !status.ok() && !committed_ && !append_sent_ && transfer_started_ &&
+  const bool undecided = REFIT_MUTANT("RC-SESS-13/latch-after-commit", !committed_ && !append_sent_, true);
+  const bool started = REFIT_MUTANT("RC-TERM-01/latch-before-transfer", transfer_started_, true) &&
+                       REFIT_MUTANT("RC-TERM-01/no-latch-after-transfer", true, false);
+  outcome.latch = !status.ok() && undecided && started &&
                   options_.profile.on_transfer_failure == OnTransferFailure::kLatch;
   outcome.notes = notes_;
   phase_ = SessionPhase::kFinished;

@@ -13,6 +13,11 @@
 #include "refit/sync/session.h"
 
 namespace refit::sync {
+namespace {
+
+[[maybe_unused]] constexpr std::size_t kStepOfPause = 2;
+
+}  // namespace
 
 void Session::Advance(Instant now, SessionEffects& out) {
   if (failure_.has_value() && phase_ < SessionPhase::kActivating && !append_sent_) {
@@ -90,7 +95,7 @@ void Session::AdvanceEnvelope(Instant now, SessionEffects& out) {
 bool Session::DispatchSteps(Instant now, SessionEffects& out) {
   const std::span<const AgentCommandKind> envelope = Envelope();
   std::size_t first_step = envelope.size();
-  bool all_at_transfer = true;
+  bool all_at_transfer = !Members().empty();
   for (const Engine& engine : engines_) {
     if (engine.outcome.status.ok()) {
       first_step = std::min(first_step, engine.step);
@@ -183,6 +188,9 @@ Status Session::Verify() const {
 // ---- decide and settle
 
 std::size_t Session::MembersNeeded() const {
+  if (REFIT_MUTANT("RX-COMMIT-05/commit-without-members", false, true)) {
+    return 0;
+  }
   return options_.profile.min_serving == 0 ? engines_.size() : options_.profile.min_serving;
 }
 
@@ -213,7 +221,8 @@ void Session::AdvanceDeciding(Instant now, SessionEffects& out) {
   // paused, or it dies.
   bool waiting = false;
   for (Engine& engine : engines_) {
-    if (engine.outcome.status.ok() || engine.gone || engine.held) {
+    if (engine.outcome.status.ok() || engine.gone || engine.held ||
+        REFIT_MUTANT("RX-COMMIT-03/no-hold", false, true)) {
       continue;
     }
     if (engine.outstanding.empty()) {
@@ -262,7 +271,9 @@ void Session::AdvanceActivating(Instant now, SessionEffects& out) {
 bool Session::MayResumeOld(const Engine& engine) const {
   const bool latches = transfer_started_ && options_.profile.on_transfer_failure == OnTransferFailure::kLatch;
   const Residue& residue = engine.outcome.residue;
-  const bool paused = engine.outcome.pause_sent != Instant{};
+  // A refused pause may have half applied: it counts from when it was sent (RC-SESS-06).
+  const bool paused = REFIT_MUTANT("RC-SESS-06/pause-outside-the-guard", engine.outcome.pause_sent != Instant{},
+                                   engine.step > kStepOfPause);
   return paused && !engine.outcome.serving && !engine.resume_sent &&
          REFIT_MUTANT("RC-SESS-08/resume-after-transfer", !latches, true) &&
          REFIT_MUTANT("RX-COMMIT-11/resume-mixed", residue == Residue::Old(options_.committed), true);
