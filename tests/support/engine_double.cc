@@ -72,9 +72,7 @@ Answer EngineDouble::Call(Operation operation, WeightVersion label) {
 
 Answer EngineDouble::Run(Operation operation, WeightVersion label) {
   switch (operation) {
-    case Operation::kPause:
-      paused_ = true;
-      return Ok();
+    case Operation::kPause: paused_ = true; return Ok();
     case Operation::kFlush:
       if (!paused_) {
         return Refuse("requests are pending");
@@ -82,11 +80,8 @@ Answer EngineDouble::Run(Operation operation, WeightVersion label) {
       cache_is_old_ = false;
       return Ok();
     case Operation::kBegin:
-    case Operation::kEnd:
-      return RunSession(operation);
-    case Operation::kLabel:
-      label_ = label;
-      return Ok();
+    case Operation::kEnd: return RunSession(operation);
+    case Operation::kLabel: label_ = label; return Ok();
     case Operation::kOnloadWeights:
     case Operation::kOnloadKvCache: {
       bool& released = operation == Operation::kOnloadWeights ? weights_released_ : kv_cache_released_;
@@ -101,10 +96,8 @@ Answer EngineDouble::Run(Operation operation, WeightVersion label) {
       weights_released_ = true;
       kv_cache_released_ = true;
       return Ok();
-    case Operation::kResume:
-      return Resume();
-    case Operation::kUpdate:
-      break;
+    case Operation::kResume: return Resume();
+    case Operation::kUpdate: break;
   }
   return Refuse("no such call");
 }

@@ -48,7 +48,8 @@ void FleetRig::NewPolicy(std::uint32_t rank) {
   PolicyBox& box = policies_[PolicyRank(rank)];
   box = PolicyBox();
   box.incarnation = Incarnation{{2, next_life_++}};
-  box.agent = std::make_unique<peer::PolicyAgent>(peer::PolicyAgentOptions{PolicyRank(rank), box.incarnation, kRun, kTermFloor});
+  box.agent = std::make_unique<peer::PolicyAgent>(
+      peer::PolicyAgentOptions{PolicyRank(rank), box.incarnation, kRun, kTermFloor});
   box.manifest = MakeManifest(options_.loads * options_.tensors_per_load);
   box.loads = options_.loads;
   box.digest = Digest{{5, 5}};
@@ -220,7 +221,8 @@ void FleetRig::LosePolicy(std::uint32_t rank) {
       AgentBox& receiver = boxes_.at(slot);
       if (receiver.transfer.has_value()) {
         ToAgent(slot, receiver.incarnation,
-                peer::TransferFailed{receiver.transfer->stamp.attempt, Unavailable(StrCat("policy rank ", rank, " is gone"))});
+                peer::TransferFailed{receiver.transfer->stamp.attempt,
+                                     Unavailable(StrCat("policy rank ", rank, " is gone"))});
       }
     }
     box.send.reset();
@@ -355,7 +357,8 @@ void FleetRig::EndSendIfDone(PolicyRank rank) {
     return;
   }
   const std::uint64_t tensors = box.loads * options_.tensors_per_load;
-  ToPolicy(rank, peer::SendEnded{box.send->stamp.attempt, OkStatus(), box.digest, {tensors, box.loads, tensors * kTensorSize}});
+  ToPolicy(rank, peer::SendEnded{
+                     box.send->stamp.attempt, OkStatus(), box.digest, {tensors, box.loads, tensors * kTensorSize}});
   box.send.reset();
 }
 

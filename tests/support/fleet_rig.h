@@ -52,11 +52,11 @@ class FleetRig {
   control::Controller& controller() { return *controller_; }
   Instant now() const { return now_; }
 
-  void Launch(std::uint32_t slot);           // a new incarnation, registered
-  void Release(std::uint32_t slot);          // both memory tags, as a trainer that shares the device does
-  void LoseAgent(std::uint32_t slot);        // unreachable
-  void LosePolicy(std::uint32_t rank);       // its process dies: links break
-  void JoinPolicy(std::uint32_t rank);       // a new process of that rank
+  void Launch(std::uint32_t slot);      // a new incarnation, registered
+  void Release(std::uint32_t slot);     // both memory tags, as a trainer that shares the device does
+  void LoseAgent(std::uint32_t slot);   // unreachable
+  void LosePolicy(std::uint32_t rank);  // its process dies: links break
+  void JoinPolicy(std::uint32_t rank);  // a new process of that rank
   void Deliver(const control::ControllerEvent& event);
 
   // Faults and observation points. `before` of a command: return false to drop it.
@@ -66,7 +66,7 @@ class FleetRig {
   std::function<void(SlotIndex, std::size_t)> on_load;  // before the update of that load
   Status commit_status;
   bool answer_commit = true;
-  bool block_send = false;                        // sources do not return
+  bool block_send = false;  // sources do not return
   std::size_t loads_sent_by(std::uint32_t rank) { return policies_.at(PolicyRank(rank)).loads; }
   void SetLoads(std::uint32_t rank, std::size_t loads) { policies_.at(PolicyRank(rank)).loads = loads; }
   void SetDigest(std::uint32_t rank, Digest digest) { policies_.at(PolicyRank(rank)).digest = digest; }
@@ -112,8 +112,8 @@ class FleetRig {
   void CarryOut(PolicyRank rank, const peer::PolicyAgentEffects& effects);
   void CheckCommit(const sync::AppendCommit& commit);
   void Answer(SlotIndex slot, std::uint64_t call, const sync::Answer& answer);
-  void Feed(SlotIndex slot);              // the next load, where all its senders are sending
-  void Detach(SlotIndex slot);            // its transfer is over, one way or the other
+  void Feed(SlotIndex slot);    // the next load, where all its senders are sending
+  void Detach(SlotIndex slot);  // its transfer is over, one way or the other
   void EndSendIfDone(PolicyRank rank);
   void NewPolicy(std::uint32_t rank);
   bool Step();

@@ -112,10 +112,10 @@ void Controller::OnSyncRequested(const SyncRequested& event, Instant now, Contro
       waiting_.push_back(event.request_id);  // the same request again: both get the answer
       return;
     }
-    out.emplace_back(SyncAnswered{event.request_id,
-                                  ResourceExhausted(StrCat("busy: sync ", waiting_.front(), " is running"),
-                                                    "wait until it has ended"),
-                                  std::nullopt});
+    out.emplace_back(SyncAnswered{
+        event.request_id,
+        ResourceExhausted(StrCat("busy: sync ", waiting_.front(), " is running"), "wait until it has ended"),
+        std::nullopt});
     return;
   }
   if (const auto recorded = recorded_.find(event.request_id); recorded != recorded_.end()) {

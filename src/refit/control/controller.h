@@ -31,18 +31,35 @@ struct ControllerOptions {
 };
 
 // ---- events
-struct AgentRegistered { sync::EngineMember member; };      // a new incarnation replaces the slot's old one
-struct AgentGone { SlotIndex slot; Incarnation incarnation; Status status; };
-struct PolicyRegistered { sync::PolicyMember member; };
-struct PolicyGone { PolicyRank rank; Incarnation incarnation; Status status; };
-struct SyncRequested { std::string request_id; std::string source; Duration budget{}; };
-using ControllerEvent = std::variant<AgentRegistered, AgentGone, PolicyRegistered, PolicyGone, SyncRequested,
-                                     sync::SessionEvent>;
+struct AgentRegistered {
+  sync::EngineMember member;
+};  // a new incarnation replaces the slot's old one
+struct AgentGone {
+  SlotIndex slot;
+  Incarnation incarnation;
+  Status status;
+};
+struct PolicyRegistered {
+  sync::PolicyMember member;
+};
+struct PolicyGone {
+  PolicyRank rank;
+  Incarnation incarnation;
+  Status status;
+};
+struct SyncRequested {
+  std::string request_id;
+  std::string source;
+  Duration budget{};
+};
+using ControllerEvent =
+    std::variant<AgentRegistered, AgentGone, PolicyRegistered, PolicyGone, SyncRequested, sync::SessionEvent>;
 
 // ---- effects
-struct SyncAnswered {   // refused at once (busy, latched, somebody missing), or finished
+struct SyncAnswered {  // refused at once (busy, latched, somebody missing), or finished
   std::string request_id;
-  // Without an outcome: FAILED_PRECONDITION latched ("terminal: …"), RESOURCE_EXHAUSTED busy, UNAVAILABLE somebody missing.
+  // Without an outcome: FAILED_PRECONDITION latched ("terminal: …"), RESOURCE_EXHAUSTED busy, UNAVAILABLE somebody
+  // missing.
   Status status;
   std::optional<sync::Outcome> outcome;  // none where it was refused
 };
@@ -54,8 +71,8 @@ struct SlotView {
   std::optional<Incarnation> incarnation;  // none: nobody registered
   std::uint32_t tp_size = 0;
   std::optional<sync::Residue> residue;
-  bool serving = false;      // serves `version`
-  WeightVersion version;     // 0: its launch weights
+  bool serving = false;   // serves `version`
+  WeightVersion version;  // 0: its launch weights
   std::string last_error;
 };
 

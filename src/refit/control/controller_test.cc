@@ -9,9 +9,9 @@
 namespace refit::testing {
 namespace {
 
+using sync::Operation;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using sync::Operation;
 
 // RC-SYNC-01.
 TEST(Controller, StaleUntilASyncHasSucceededAndFromTheStartOfTheNext) {

@@ -13,19 +13,19 @@
 namespace refit::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using sync::AnswerKind;
 using sync::Operation;
 using sync::ResidueKind;
 using sync::SessionFamily;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Fault = EngineDouble::Fault;
 using Kind = sync::AgentCommandKind;
 
 constexpr SessionFamily kFamilies[] = {SessionFamily::kA, SessionFamily::kB, SessionFamily::kC};
 constexpr sync::Profile kProfiles[] = {sync::kStrict, sync::kResilient};
-constexpr Operation kOperations[] = {Operation::kOnloadWeights, Operation::kPause, Operation::kFlush,
-                                     Operation::kBegin,         Operation::kUpdate, Operation::kEnd,
+constexpr Operation kOperations[] = {Operation::kOnloadWeights, Operation::kPause,         Operation::kFlush,
+                                     Operation::kBegin,         Operation::kUpdate,        Operation::kEnd,
                                      Operation::kLabel,         Operation::kOnloadKvCache, Operation::kResume};
 
 bool IsStrict(const sync::Profile& profile) { return profile.on_engine_loss == sync::OnEngineLoss::kFail; }
@@ -74,9 +74,7 @@ void ExpectResidueTable(FleetRig& rig, std::uint32_t slot) {
     case ResidueKind::kComplete:
       EXPECT_FALSE(engine.generates()) << "engine " << slot << " holds " << ToString(residue);
       break;
-    case ResidueKind::kUnknown:
-      EXPECT_TRUE(engine.dead()) << "engine " << slot;
-      break;
+    case ResidueKind::kUnknown: EXPECT_TRUE(engine.dead()) << "engine " << slot; break;
   }
 }
 
@@ -149,7 +147,7 @@ void RunRow(const Row& row) {
 
 class FailureMatrix : public ::testing::TestWithParam<Operation> {};
 std::string NameOf(const ::testing::TestParamInfo<Operation>& parameter) {
-  constexpr const char* kNames[] = {"OnloadWeights", "Pause", "Flush", "Begin", "Update",
+  constexpr const char* kNames[] = {"OnloadWeights", "Pause", "Flush",         "Begin", "Update",
                                     "End",           "Label", "OnloadKvCache", "Resume"};
   return kNames[static_cast<std::size_t>(parameter.param)];
 }
@@ -159,8 +157,8 @@ void RunRows(Operation operation, const std::vector<Fault>& faults) {
   for (const sync::Profile& profile : kProfiles) {
     for (const SessionFamily family : kFamilies) {
       for (const Fault& fault : faults) {
-        SCOPED_TRACE(StrCat(profile.name, ", family ", ToString(family), ", ", ToString(operation), " after ", fault.skip,
-                            ", times ", fault.times, fault.runs ? ", runs" : ""));
+        SCOPED_TRACE(StrCat(profile.name, ", family ", ToString(family), ", ", ToString(operation), " after ",
+                            fault.skip, ", times ", fault.times, fault.runs ? ", runs" : ""));
         RunRow({profile, family, operation, fault});
       }
     }
@@ -425,7 +423,8 @@ TEST(Failure, PolicyWorkersWithDifferentWeightsAreNamed) {
 
 TEST(Failure, PolicyWorkersWithDifferentTensorsAreNamedBeforeAnyEngineIsTouched) {
   FleetRig rig({});
-  rig.SetManifest(1, std::make_shared<const weights::Manifest>(*weights::Manifest::Make({{"odd", weights::DType::kUint8, {1}}})));
+  rig.SetManifest(
+      1, std::make_shared<const weights::Manifest>(*weights::Manifest::Make({{"odd", weights::DType::kUint8, {1}}})));
   const control::SyncAnswered answer = rig.Sync();
   EXPECT_THAT(answer.status.message(), HasSubstr("policy rank 1"));
   EXPECT_THAT(rig.log(), IsEmpty());
@@ -434,7 +433,8 @@ TEST(Failure, PolicyWorkersWithDifferentTensorsAreNamedBeforeAnyEngineIsTouched)
 
 TEST(Failure, AManifestThatTheEngineDoesNotLoadTouchesNoEngine) {
   FleetRig rig({.engines = 1, .policies = 1});
-  rig.SetManifest(0, std::make_shared<const weights::Manifest>(*weights::Manifest::Make({{"odd", weights::DType::kUint8, {1}}})));
+  rig.SetManifest(
+      0, std::make_shared<const weights::Manifest>(*weights::Manifest::Make({{"odd", weights::DType::kUint8, {1}}})));
   const control::SyncAnswered answer = rig.Sync();
   EXPECT_THAT(answer.status.message(), HasSubstr("engine 0"));
   EXPECT_THAT(rig.log(), IsEmpty());
@@ -514,7 +514,8 @@ TEST(Failure, ASourceThatDoesNotReturnIsReportedAndTheSyncEnds) {
   rig.block_send = true;
   const control::SyncAnswered answer = rig.Sync();
   EXPECT_FALSE(answer.status.ok());
-  EXPECT_THAT(answer.status.message() + " " + ::testing::PrintToString(answer.outcome->notes), HasSubstr("source blocked"));
+  EXPECT_THAT(answer.status.message() + " " + ::testing::PrintToString(answer.outcome->notes),
+              HasSubstr("source blocked"));
 }
 
 // RC-TERM-06.

@@ -11,13 +11,13 @@
 namespace refit::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using sync::AnswerKind;
 using sync::Operation;
 using sync::ResidueKind;
 using sync::SessionFamily;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Fault = EngineDouble::Fault;
 using Calls = std::vector<std::string>;
 
@@ -114,8 +114,8 @@ TEST(WholeSync, WhatThisAgentReleasedIsOnloadedOnceEachInItsPlace) {
   EXPECT_TRUE(rig.Sync().status.ok());
   EXPECT_TRUE(rig.Sync().status.ok());
   EXPECT_EQ(rig.engine(0).calls(),
-            (Calls{"release", "onload(weights)", "pause", "flush", "begin", "update", "end", "onload(kv_cache)", "resume",
-                   "pause", "flush", "begin", "update", "end", "resume"}));
+            (Calls{"release", "onload(weights)", "pause", "flush", "begin", "update", "end", "onload(kv_cache)",
+                   "resume", "pause", "flush", "begin", "update", "end", "resume"}));
   EXPECT_THAT(rig.Violations(), IsEmpty());
 }
 
@@ -142,8 +142,8 @@ TEST(WholeSync, VerifyAlwaysKeepsTheLeaseOfASuccess) {
   EXPECT_TRUE(rig.Sync().status.ok());
 }
 
-// ---- RC-TEST-04: the envelope's eight mutants, each killed by a test that names it. (8), in_place, cannot be expressed
-// in sync::PauseMode; config/ refuses the word.
+// ---- RC-TEST-04: the envelope's eight mutants, each killed by a test that names it. (8), in_place, cannot be
+// expressed in sync::PauseMode; config/ refuses the word.
 
 TEST(Envelope, Mutant1BeginStandsBeforeTheTransfer) {
   FleetRig rig({.profile = sync::kStrict, .engines = 1, .policies = 1, .loads = 1});
@@ -185,7 +185,8 @@ TEST(Envelope, Mutant5AFailedFlushEndsThePreparation) {
   FleetRig rig({.profile = sync::kStrict});
   rig.engine(1).SetFault(Operation::kFlush, {.times = 1000});
   const control::SyncAnswered answer = rig.Sync();
-  EXPECT_THAT(answer.status.message(), HasSubstr("engine 1: flush still refused when its budget ended: fault in flush"));
+  EXPECT_THAT(answer.status.message(),
+              HasSubstr("engine 1: flush still refused when its budget ended: fault in flush"));
   EXPECT_EQ(rig.engine(0).count("begin") + rig.engine(1).count("begin"), 0);
   EXPECT_GT(rig.engine(1).count("flush"), 10);
 }

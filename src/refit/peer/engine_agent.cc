@@ -56,7 +56,8 @@ Status CheckStreams(const std::vector<sync::StreamSource>& streams, std::uint32_
   std::sort(ranks.begin(), ranks.end());
   for (std::uint32_t rank = 0; rank < tp_size; ++rank) {
     if (rank >= ranks.size() || ranks[rank] != rank) {
-      return InvalidArgument(StrCat("the streams do not feed each of the TP ranks 0 to ", tp_size - 1, " exactly once"));
+      return InvalidArgument(
+          StrCat("the streams do not feed each of the TP ranks 0 to ", tp_size - 1, " exactly once"));
     }
   }
   if (ranks.size() != tp_size) {
@@ -69,11 +70,13 @@ Status CheckStreams(const std::vector<sync::StreamSource>& streams, std::uint32_
 
 Status CheckEngineAgentOptions(const EngineAgentOptions& options) {
   if (options.family == sync::SessionFamily::kA && options.pause_mode == sync::PauseMode::kRetract) {
-    return InvalidArgument(StrCat("engine ", options.slot, ": pause mode retract on session family a, whose flush can never succeed"),
-                           "set the pause mode to abort, or use an engine of SGLang 0.5.21 or later");
+    return InvalidArgument(
+        StrCat("engine ", options.slot, ": pause mode retract on session family a, whose flush can never succeed"),
+        "set the pause mode to abort, or use an engine of SGLang 0.5.21 or later");
   }
   if (options.family == sync::SessionFamily::kB && options.attached) {
-    return FailedPrecondition(StrCat("engine ", options.slot, ": attached, of session family b, which cannot say whether "
+    return FailedPrecondition(StrCat("engine ", options.slot,
+                                     ": attached, of session family b, which cannot say whether "
                                      "an earlier client left a session open"),
                               "restart the engine");
   }
@@ -134,7 +137,8 @@ void EngineAgent::Handle(const EngineAgentEvent& event, Instant now, EngineAgent
 Status EngineAgent::CheckFence(const AgentCommand& command) const {
   const sync::Stamp& stamp = command.stamp;
   if (REFIT_MUTANT("RX-ID-01/no-run", stamp.run != options_.run, false)) {
-    return Stale(StrCat(ToString(command.kind), " of run ", ToHex(stamp.run), ", this agent is in run ", ToHex(options_.run)));
+    return Stale(
+        StrCat(ToString(command.kind), " of run ", ToHex(stamp.run), ", this agent is in run ", ToHex(options_.run)));
   }
   if (REFIT_MUTANT("RX-ID-01/no-incarnation", stamp.incarnation != options_.incarnation || stamp.incarnation.is_zero(),
                    false)) {
@@ -144,8 +148,8 @@ Status EngineAgent::CheckFence(const AgentCommand& command) const {
   const auto highest = std::tuple(highest_term_, highest_seq_);
   const auto given = std::tuple(stamp.term, stamp.seq);
   if (!REFIT_MUTANT("RC-RPC-07/accept-equal", given > highest, given >= highest)) {
-    return Stale(StrCat(ToString(command.kind), " (term ", stamp.term, ", seq ", stamp.seq, "), accepted already up to (term ",
-                        highest_term_, ", seq ", highest_seq_, ")"));
+    return Stale(StrCat(ToString(command.kind), " (term ", stamp.term, ", seq ", stamp.seq,
+                        "), accepted already up to (term ", highest_term_, ", seq ", highest_seq_, ")"));
   }
   if (command.kind == Kind::kAttempt) {
     return stamp.attempt > attempt_
@@ -154,11 +158,12 @@ Status EngineAgent::CheckFence(const AgentCommand& command) const {
   }
   if (!NamesNoAttempt(command.kind)) {
     if (REFIT_MUTANT("RX-ID-02/other-attempt-as-current", stamp.attempt != attempt_, false)) {
-      return Stale(StrCat(ToString(command.kind), " of attempt ", ToString(stamp.attempt), ", this agent is in attempt ",
-                          ToString(attempt_)));
+      return Stale(StrCat(ToString(command.kind), " of attempt ", ToString(stamp.attempt),
+                          ", this agent is in attempt ", ToString(attempt_)));
     }
     if (REFIT_MUTANT("RX-ID-01/no-version", command.kind != Kind::kResumeOld && stamp.version != version_, false)) {
-      return Stale(StrCat(ToString(command.kind), " of version ", stamp.version, ", this attempt installs version ", version_));
+      return Stale(
+          StrCat(ToString(command.kind), " of version ", stamp.version, ", this attempt installs version ", version_));
     }
   }
   return OkStatus();
@@ -171,15 +176,10 @@ Status EngineAgent::CheckPhase(const AgentCommand& command) const {
     case Kind::kAttempt:
     case Kind::kAbort:
     case Kind::kHold:
-    case Kind::kKill:
-      return OkStatus();
-    case Kind::kRelease:
-      fits = phase_ == AgentPhase::kServing || phase_ == AgentPhase::kHeld;
-      break;
+    case Kind::kKill: return OkStatus();
+    case Kind::kRelease: fits = phase_ == AgentPhase::kServing || phase_ == AgentPhase::kHeld; break;
     case Kind::kOnloadWeights:
-    case Kind::kPause:
-      fits = preparing || phase_ == AgentPhase::kServing;
-      break;
+    case Kind::kPause: fits = preparing || phase_ == AgentPhase::kServing; break;
     case Kind::kFlush: fits = preparing && prepared_ >= Prepared::kPaused; break;
     case Kind::kBegin: fits = preparing && prepared_ >= Prepared::kFlushed; break;
     case Kind::kTransfer: fits = preparing && prepared_ == Prepared::kReady; break;
@@ -200,8 +200,8 @@ Status EngineAgent::CheckPhase(const AgentCommand& command) const {
   if (fits) {
     return OkStatus();
   }
-  return Stale(StrCat(ToString(command.kind), " of version ", command.stamp.version, ", this engine is ", ToString(phase_),
-                      held_ ? ", held," : "", " with residue ", ToString(residue_)));
+  return Stale(StrCat(ToString(command.kind), " of version ", command.stamp.version, ", this engine is ",
+                      ToString(phase_), held_ ? ", held," : "", " with residue ", ToString(residue_)));
 }
 
 void EngineAgent::OnCommand(const AgentCommand& command, Instant now, EngineAgentEffects& out) {
@@ -242,8 +242,7 @@ void EngineAgent::Start(Instant now, EngineAgentEffects& out) {
   const AgentCommand& command = running_->command;
   failure_ = OkStatus();
   switch (command.kind) {
-    case Kind::kAttempt:
-      return StartAttempt(now, out);
+    case Kind::kAttempt: return StartAttempt(now, out);
     case Kind::kTransfer:
       phase_ = AgentPhase::kTransferring;
       transfer_ = Transfer::kRunning;
@@ -258,11 +257,8 @@ void EngineAgent::Start(Instant now, EngineAgentEffects& out) {
       }
       phase_ = AgentPhase::kActivating;
       break;
-    case Kind::kPause:
-      phase_ = AgentPhase::kPreparing;
-      break;
-    default:
-      break;
+    case Kind::kPause: phase_ = AgentPhase::kPreparing; break;
+    default: break;
   }
   begin_retried_ = false;
   flush_refusal_.clear();
@@ -439,13 +435,15 @@ void EngineAgent::HandleDeadline(Instant now, EngineAgentEffects& out) {
 void EngineAgent::OnBudgetSpent(EngineAgentEffects& out) {
   const Kind kind = running_->command.kind;
   if (outstanding_.has_value()) {
-    return Kill(DeadlineExceeded(StrCat(ToString(outstanding_->operation), " got no complete answer within its budget")), out);
+    return Kill(
+        DeadlineExceeded(StrCat(ToString(outstanding_->operation), " got no complete answer within its budget")), out);
   }
   if (kind == Kind::kFlush) {
     return RefuseFlush(out);
   }
   if (kind != Kind::kTransfer) {  // an attempt that waits for the fence of the one before
-    return Kill(DeadlineExceeded(StrCat("the transfer of attempt ", ToString(transfer_attempt_), " could not be fenced")), out);
+    return Kill(
+        DeadlineExceeded(StrCat("the transfer of attempt ", ToString(transfer_attempt_), " could not be fenced")), out);
   }
   if (transfer_ == Transfer::kRunning) {
     StopTransferBecause(DeadlineExceeded("transfer did not end within its budget"), out);

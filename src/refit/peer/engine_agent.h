@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The agent's side of every fence, as a pure machine: it checks each incoming command (run, term, seq, incarnation,
-// attempt, phase, digest) and decides every engine call. One per incarnation. runtime/agent_host carries its effects out.
+// attempt, phase, digest) and decides every engine call. One per incarnation. runtime/agent_host carries its effects
+// out.
 //
 // Never: makes two engine calls at once; calls an engine after one of its mutating calls went without a complete answer
 // (C2) — from then on it only asks for the kill; resumes an engine that may hold a mix.
@@ -33,40 +34,57 @@ struct EngineAgentOptions {
   SlotIndex slot;
   Incarnation incarnation;
   RunId run;
-  Term term_floor;                       // read from the authority, never zero (RX-ID-03)
+  Term term_floor;  // read from the authority, never zero (RX-ID-03)
   sync::SessionFamily family = sync::SessionFamily::kA;
   sync::PauseMode pause_mode = sync::PauseMode::kAbort;
   sync::Profile profile;
   std::uint32_t tp_size = 1;
-  bool attached = false;                 // the engine's history is unknown: `end` before `begin` on family C
+  bool attached = false;  // the engine's history is unknown: `end` before `begin` on family C
   std::shared_ptr<const weights::Manifest> expected;  // what the engine's model loads; null: not known, not checked
-  Duration call_deadline{};              // of one engine call but update
-  Duration update_deadline{};            // of one update call
-  Duration flush_retry_interval{};       // between refused flushes, until the command's budget ends
+  Duration call_deadline{};                           // of one engine call but update
+  Duration update_deadline{};                         // of one update call
+  Duration flush_retry_interval{};                    // between refused flushes, until the command's budget ends
 };
 
 // Refuses what no engine of that family can do, before anybody is paused (RC-CFG-06: `retract` on family A).
 Status CheckEngineAgentOptions(const EngineAgentOptions& options);
 
 // ---- events
-struct CommandArrived { sync::AgentCommand command; };
-struct EngineAnswered { std::uint64_t call; sync::Answer answer; };
-struct LoadReady { AttemptId attempt; };  // the receive loop holds one call's worth and waits for PostUpdate
-struct TransferEnded { AttemptId attempt; sync::TransferTotals totals; };  // all streams ended, every load slot is back
-struct TransferFailed { AttemptId attempt; Status status; };
-struct TransferFenced { AttemptId attempt; };  // answer to StopTransfer (RX-XFER-12)
-struct EngineDied { Status status; };
+struct CommandArrived {
+  sync::AgentCommand command;
+};
+struct EngineAnswered {
+  std::uint64_t call;
+  sync::Answer answer;
+};
+struct LoadReady {
+  AttemptId attempt;
+};  // the receive loop holds one call's worth and waits for PostUpdate
+struct TransferEnded {
+  AttemptId attempt;
+  sync::TransferTotals totals;
+};  // all streams ended, every load slot is back
+struct TransferFailed {
+  AttemptId attempt;
+  Status status;
+};
+struct TransferFenced {
+  AttemptId attempt;
+};  // answer to StopTransfer (RX-XFER-12)
+struct EngineDied {
+  Status status;
+};
 using EngineAgentEvent =
     std::variant<CommandArrived, EngineAnswered, LoadReady, TransferEnded, TransferFailed, TransferFenced, EngineDied>;
 
 // ---- effects, in order
 struct CallEngine {
   std::uint64_t call;
-  sync::Operation operation;   // every operation but update
-  WeightVersion version;       // kLabel
+  sync::Operation operation;  // every operation but update
+  WeightVersion version;      // kLabel
   Duration deadline{};
 };
-struct PostUpdate {            // make the update call of the load that LoadReady announced
+struct PostUpdate {  // make the update call of the load that LoadReady announced
   std::uint64_t call;
   AttemptId attempt;
   std::optional<WeightVersion> label;  // profile strict
@@ -77,13 +95,28 @@ struct StartTransfer {
   std::vector<sync::StreamSource> streams;
   Duration budget{};
 };
-struct StopTransfer { AttemptId attempt; };
-struct SendReply { sync::AgentReply reply; };
-struct KillEngine { std::string reason; };  // the incarnation ends; this machine makes no call any more
+struct StopTransfer {
+  AttemptId attempt;
+};
+struct SendReply {
+  sync::AgentReply reply;
+};
+struct KillEngine {
+  std::string reason;
+};  // the incarnation ends; this machine makes no call any more
 using EngineAgentEffect = std::variant<CallEngine, PostUpdate, StartTransfer, StopTransfer, SendReply, KillEngine>;
 using EngineAgentEffects = std::vector<EngineAgentEffect>;
 
-enum class AgentPhase : std::uint8_t { kServing, kPreparing, kTransferring, kEnding, kComplete, kActivating, kHeld, kDead };
+enum class AgentPhase : std::uint8_t {
+  kServing,
+  kPreparing,
+  kTransferring,
+  kEnding,
+  kComplete,
+  kActivating,
+  kHeld,
+  kDead
+};
 std::string_view ToString(AgentPhase phase);
 
 class EngineAgent {

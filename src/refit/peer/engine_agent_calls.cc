@@ -30,7 +30,9 @@ Status Refused(Operation operation, const Answer& answer) {
 }  // namespace
 
 // No call may outlive the budget of its command.
-Duration EngineAgent::Within(Duration deadline, Instant now) const { return std::min(deadline, running_->deadline - now); }
+Duration EngineAgent::Within(Duration deadline, Instant now) const {
+  return std::min(deadline, running_->deadline - now);
+}
 
 void EngineAgent::NextCall(Instant now, EngineAgentEffects& out) {
   if (calls_.empty()) {
@@ -97,8 +99,7 @@ void EngineAgent::Record(Operation operation) {
       break;
     case Operation::kFlush:
     case Operation::kLabel:
-    case Operation::kUpdate:
-      break;
+    case Operation::kUpdate: break;
   }
 }
 
@@ -133,8 +134,7 @@ void EngineAgent::OnRefused(Operation operation, const Answer& answer, Instant n
         return Kill(refused, out);
       }
       return Finish(ReplyKind::kFailed, refused, out);
-    default:
-      return Finish(ReplyKind::kFailed, refused, out);
+    default: return Finish(ReplyKind::kFailed, refused, out);
   }
 }
 

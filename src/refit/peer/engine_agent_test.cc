@@ -11,13 +11,13 @@
 namespace refit::peer {
 namespace {
 
-using ::testing::HasSubstr;
 using sync::AgentCommand;
 using sync::AnswerKind;
 using sync::Operation;
 using sync::ReplyKind;
 using sync::Residue;
 using sync::ResidueKind;
+using ::testing::HasSubstr;
 using Kind = sync::AgentCommandKind;
 
 constexpr RunId kRun{{1, 1}};

@@ -55,15 +55,16 @@ void PolicyAgent::Handle(const PolicyAgentEvent& event, Instant now, PolicyAgent
 Status PolicyAgent::CheckFence(const PolicyCommand& command) const {
   const sync::Stamp& stamp = command.stamp;
   if (stamp.run != options_.run) {
-    return Stale(StrCat(ToString(command.kind), " of run ", ToHex(stamp.run), ", this worker is in run ", ToHex(options_.run)));
+    return Stale(
+        StrCat(ToString(command.kind), " of run ", ToHex(stamp.run), ", this worker is in run ", ToHex(options_.run)));
   }
   if (stamp.incarnation != options_.incarnation || stamp.incarnation.is_zero()) {
     return Stale(StrCat(ToString(command.kind), " for incarnation ", ToHex(stamp.incarnation), ", this is ",
                         ToHex(options_.incarnation)));
   }
   if (std::tuple(stamp.term, stamp.seq) <= std::tuple(highest_term_, highest_seq_)) {
-    return Stale(StrCat(ToString(command.kind), " (term ", stamp.term, ", seq ", stamp.seq, "), accepted already up to (term ",
-                        highest_term_, ", seq ", highest_seq_, ")"));
+    return Stale(StrCat(ToString(command.kind), " (term ", stamp.term, ", seq ", stamp.seq,
+                        "), accepted already up to (term ", highest_term_, ", seq ", highest_seq_, ")"));
   }
   const bool fits = command.kind == Kind::kLease ? stamp.attempt > attempt_ : stamp.attempt == attempt_;
   if (!fits) {
@@ -99,11 +100,8 @@ void PolicyAgent::OnCommand(const PolicyCommand& command, Instant now, PolicyAge
       running_ = Running{command, now + command.budget};
       out.emplace_back(StartSend{command.stamp, command.receivers, command.budget});
       return;
-    case Kind::kRelease:
-      Close(out);
-      break;
-    case Kind::kAbort:
-      break;
+    case Kind::kRelease: Close(out); break;
+    case Kind::kAbort: break;
   }
   Reply(command, ReplyKind::kDone, OkStatus(), out);
 }
@@ -117,7 +115,8 @@ void PolicyAgent::OnBusyCommand(const PolicyCommand& command, Instant now, Polic
                  out);
   }
   if (command.kind == Kind::kSend) {
-    return Reply(command, ReplyKind::kStale, FailedPrecondition(StrCat("busy: this worker is ", ToString(phase_))), out);
+    return Reply(command, ReplyKind::kStale, FailedPrecondition(StrCat("busy: this worker is ", ToString(phase_))),
+                 out);
   }
   close_on_return_ = close_on_return_ || command.kind == Kind::kRelease;
   waiting_.push_back({command, now + command.budget});

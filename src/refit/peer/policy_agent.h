@@ -31,17 +31,39 @@ struct PolicyAgentOptions {
 };
 
 // ---- events
-struct PolicyCommandArrived { sync::PolicyCommand command; };
-struct SourceOpened { AttemptId attempt; Status status; std::shared_ptr<const weights::Manifest> manifest; };
-struct SendEnded { AttemptId attempt; Status status; Digest digest; sync::TransferTotals totals; };  // iterated to the end
+struct PolicyCommandArrived {
+  sync::PolicyCommand command;
+};
+struct SourceOpened {
+  AttemptId attempt;
+  Status status;
+  std::shared_ptr<const weights::Manifest> manifest;
+};
+struct SendEnded {
+  AttemptId attempt;
+  Status status;
+  Digest digest;
+  sync::TransferTotals totals;
+};  // iterated to the end
 using PolicyAgentEvent = std::variant<PolicyCommandArrived, SourceOpened, SendEnded>;
 
 // ---- effects
-struct OpenSource { AttemptId attempt; std::string source; };
-struct StartSend { sync::Stamp stamp; std::vector<sync::Receiver> receivers; Duration budget{}; };
-struct StopSend { AttemptId attempt; };  // stop sending, iterate to the end, then SendEnded (RX-XFER-13)
+struct OpenSource {
+  AttemptId attempt;
+  std::string source;
+};
+struct StartSend {
+  sync::Stamp stamp;
+  std::vector<sync::Receiver> receivers;
+  Duration budget{};
+};
+struct StopSend {
+  AttemptId attempt;
+};  // stop sending, iterate to the end, then SendEnded (RX-XFER-13)
 struct CloseSource {};
-struct SendPolicyReply { sync::PolicyReply reply; };
+struct SendPolicyReply {
+  sync::PolicyReply reply;
+};
 using PolicyAgentEffect = std::variant<OpenSource, StartSend, StopSend, CloseSource, SendPolicyReply>;
 using PolicyAgentEffects = std::vector<PolicyAgentEffect>;
 

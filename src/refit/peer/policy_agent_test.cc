@@ -9,9 +9,9 @@
 namespace refit::peer {
 namespace {
 
-using ::testing::HasSubstr;
 using sync::PolicyCommand;
 using sync::ReplyKind;
+using ::testing::HasSubstr;
 using Kind = sync::PolicyCommandKind;
 
 constexpr RunId kRun{{1, 1}};

@@ -30,15 +30,15 @@ enum class AgentCommandKind : std::uint8_t {
   kPause,
   kFlush,
   kBegin,
-  kTransfer,  // receive and install every load
-  kEnd,       // close the session; then the engine is kComplete
-  kActivate,  // label, onload(kv_cache), resume: serve V. Idempotent in SERVING(V)
-  kResumeOld, // end where begun, onload(kv_cache), resume: serve V-1 again. Only from kOld, and only if the engine
-              // holds stamp.version: this command alone names the version to resume there
-  kRelease,   // release both memory tags (needs_offload)
-  kAbort,     // stop the transfer and fence it. Overtakes
-  kHold,      // confirm paused: every earlier command is dead. Overtakes
-  kKill,      // end this incarnation
+  kTransfer,   // receive and install every load
+  kEnd,        // close the session; then the engine is kComplete
+  kActivate,   // label, onload(kv_cache), resume: serve V. Idempotent in SERVING(V)
+  kResumeOld,  // end where begun, onload(kv_cache), resume: serve V-1 again. Only from kOld, and only if the engine
+               // holds stamp.version: this command alone names the version to resume there
+  kRelease,    // release both memory tags (needs_offload)
+  kAbort,      // stop the transfer and fence it. Overtakes
+  kHold,       // confirm paused: every earlier command is dead. Overtakes
+  kKill,       // end this incarnation
 };
 std::string_view ToString(AgentCommandKind kind);
 
@@ -58,7 +58,7 @@ struct AgentCommand {
   Duration budget{};                                  // what is left for this command; never a timestamp (RX-TIME-01)
   std::shared_ptr<const weights::Manifest> manifest;  // kAttempt; immutable, shared by commands
   std::vector<StreamSource> streams;                  // kAttempt
-  Digest digest;                                      // kEnd: the root that the senders reported; kActivate: of the members
+  Digest digest;  // kEnd: the root that the senders reported; kActivate: of the members
 };
 
 enum class ReplyKind : std::uint8_t {
@@ -68,9 +68,9 @@ enum class ReplyKind : std::uint8_t {
 };
 
 struct TransferTotals {
-  std::uint64_t tensors = 0;   // delivered, summed over ranks
-  std::uint64_t loads = 0;     // `update` calls
-  ByteCount bytes = 0;         // delivered, summed over ranks
+  std::uint64_t tensors = 0;  // delivered, summed over ranks
+  std::uint64_t loads = 0;    // `update` calls
+  ByteCount bytes = 0;        // delivered, summed over ranks
   friend bool operator==(const TransferTotals&, const TransferTotals&) = default;
 };
 
@@ -79,8 +79,8 @@ struct AgentReply {
   ReplyKind kind;
   Status status;
   Residue residue;
-  TransferTotals totals;            // kTransfer
-  bool retryable_in_place = true;   // false once the incarnation is to be killed
+  TransferTotals totals;           // kTransfer
+  bool retryable_in_place = true;  // false once the incarnation is to be killed
 };
 
 // ---- controller -> policy worker

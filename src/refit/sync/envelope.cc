@@ -55,12 +55,8 @@ std::vector<Operation> CallsOf(AgentCommandKind kind, const EngineFacts& facts) 
     case Kind::kOnloadWeights:
       AddIf(REFIT_MUTANT("RC-SESS-15/onload-always", facts.weights_released, true), Operation::kOnloadWeights, calls);
       break;
-    case Kind::kPause:
-      AddIf(REFIT_MUTANT("RC-TEST-04/4-no-pause", true, false), Operation::kPause, calls);
-      break;
-    case Kind::kFlush:
-      calls.push_back(Operation::kFlush);
-      break;
+    case Kind::kPause: AddIf(REFIT_MUTANT("RC-TEST-04/4-no-pause", true, false), Operation::kPause, calls); break;
+    case Kind::kFlush: calls.push_back(Operation::kFlush); break;
     case Kind::kBegin:
       if (facts.has_sessions) {
         // `begin` while a session is open kills family B and is refused by C: close what was left open first.
@@ -85,15 +81,12 @@ std::vector<Operation> CallsOf(AgentCommandKind kind, const EngineFacts& facts) 
             Operation::kEnd, calls);
       AddWake(facts, calls);
       break;
-    case Kind::kRelease:
-      calls.push_back(Operation::kRelease);
-      break;
+    case Kind::kRelease: calls.push_back(Operation::kRelease); break;
     case Kind::kAttempt:
     case Kind::kTransfer:
     case Kind::kAbort:
     case Kind::kHold:
-    case Kind::kKill:
-      break;
+    case Kind::kKill: break;
   }
   return calls;
 }

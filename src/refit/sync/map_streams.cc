@@ -43,8 +43,8 @@ std::map<SlotIndex, std::vector<StreamSource>> MapStreams(const std::vector<Poli
   std::sort(by_slot.begin(), by_slot.end(), [](const auto& a, const auto& b) { return a.slot < b.slot; });
 
   const std::vector<std::uint64_t> first = FirstRolloutRanks(by_slot);
-  const bool one_to_one = REFIT_MUTANT("RC-TOPO-02/modulo-pairing", first.back() + by_slot.back().tp_size <= by_rank.size(),
-                                       false);
+  const bool one_to_one =
+      REFIT_MUTANT("RC-TOPO-02/modulo-pairing", first.back() + by_slot.back().tp_size <= by_rank.size(), false);
   for (std::size_t i = 0; i < by_slot.size(); ++i) {
     const EngineMember& engine = by_slot[i];
     std::vector<StreamSource>& sources = streams[engine.slot];

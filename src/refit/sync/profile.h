@@ -15,7 +15,10 @@
 namespace refit::sync {
 
 enum class OnEngineLoss : std::uint8_t { kFail, kDetach };
-enum class OnTransferFailure : std::uint8_t { kLatch, kNextSync };  // strict latches; else the next sync sends the full set
+enum class OnTransferFailure : std::uint8_t {
+  kLatch,
+  kNextSync
+};  // strict latches; else the next sync sends the full set
 enum class StepBarrier : std::uint8_t { kFleet, kEngine };
 enum class VersionLabel : std::uint8_t { kOnEveryUpdate, kAtActivation };  // RC-VER-01, D6
 

@@ -41,8 +41,10 @@ Session::Session(SessionOptions options) : options_(std::move(options)) {
     policy.next_seq = seq == options_.next_policy_seq.end() ? CommandSeq(1) : seq->second;
     policies_.push_back(std::move(policy));
   }
-  std::sort(engines_.begin(), engines_.end(), [](const auto& a, const auto& b) { return a.member.slot < b.member.slot; });
-  std::sort(policies_.begin(), policies_.end(), [](const auto& a, const auto& b) { return a.member.rank < b.member.rank; });
+  std::sort(engines_.begin(), engines_.end(),
+            [](const auto& a, const auto& b) { return a.member.slot < b.member.slot; });
+  std::sort(policies_.begin(), policies_.end(),
+            [](const auto& a, const auto& b) { return a.member.rank < b.member.rank; });
 
   const std::map<SlotIndex, std::vector<StreamSource>> streams = MapStreams(options_.policies, options_.engines);
   for (Engine& engine : engines_) {
@@ -158,21 +160,17 @@ void Session::OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentRepl
       engine.outcome.serving = true;
       engine.outcome.resume_answered = now;
       break;
-    case AgentCommandKind::kHold:
-      engine.held = true;
-      break;
+    case AgentCommandKind::kHold: engine.held = true; break;
     case AgentCommandKind::kKill:
       engine.gone = true;
       engine.outcome.killed = true;
       break;
     case AgentCommandKind::kAbort:
-    case AgentCommandKind::kRelease:
-      break;
-    default:
-      ++engine.step;
-      break;
+    case AgentCommandKind::kRelease: break;
+    default: ++engine.step; break;
   }
-  if (engine.gone && kind != AgentCommandKind::kKill && kind != AgentCommandKind::kAbort && kind != AgentCommandKind::kHold) {
+  if (engine.gone && kind != AgentCommandKind::kKill && kind != AgentCommandKind::kAbort &&
+      kind != AgentCommandKind::kHold) {
     FailEngine(engine, reply.status.ok() ? Unavailable("the incarnation has ended") : reply.status);
   }
 }
@@ -310,7 +308,8 @@ void Session::Finish(const Status& status, Instant now, SessionEffects& out) {
     const Residue& residue = engine.outcome.residue;
     const bool touched = residue.kind == ResidueKind::kMixed || residue.kind == ResidueKind::kComplete;
     const bool lost_in_transfer = residue.kind == ResidueKind::kUnknown && transfer_started_;
-    outcome.opened = outcome.opened || (touched && residue.attempt == options_.attempt) || lost_in_transfer || committed_;
+    outcome.opened =
+        outcome.opened || (touched && residue.attempt == options_.attempt) || lost_in_transfer || committed_;
     if (engine.outcome.status.ok() && !(committed_ && engine.outcome.serving)) {
       engine.outcome.status = status;
     }
@@ -323,8 +322,8 @@ void Session::Finish(const Status& status, Instant now, SessionEffects& out) {
   const bool undecided = REFIT_MUTANT("RC-SESS-13/latch-after-commit", !committed_ && !append_sent_, true);
   const bool started = REFIT_MUTANT("RC-TERM-01/latch-before-transfer", transfer_started_, true) &&
                        REFIT_MUTANT("RC-TERM-01/no-latch-after-transfer", true, false);
-  outcome.latch = !status.ok() && undecided && started &&
-                  options_.profile.on_transfer_failure == OnTransferFailure::kLatch;
+  outcome.latch =
+      !status.ok() && undecided && started && options_.profile.on_transfer_failure == OnTransferFailure::kLatch;
   outcome.notes = notes_;
   phase_ = SessionPhase::kFinished;
   out.emplace_back(Finished{std::move(outcome)});
@@ -341,8 +340,8 @@ void Session::HandleDeadline(Instant now, SessionEffects& out) {
   if (now < next_deadline()) {
     return;
   }
-  const Status status = DeadlineExceeded(
-      StrCat("the sync was still ", ToString(phase_), " at its deadline, waiting for ", WaitingFor()));
+  const Status status =
+      DeadlineExceeded(StrCat("the sync was still ", ToString(phase_), " at its deadline, waiting for ", WaitingFor()));
   if (now < options_.deadline) {
     Fail(status, kNobody);
     return Advance(now, out);
@@ -360,8 +359,9 @@ void Session::HandleDeadline(Instant now, SessionEffects& out) {
     notes_.push_back(status.message());
     return Finish(*failure_, now, out);
   }
-  Finish(append_sent_ ? DeadlineExceeded("the commit is in doubt: its record was not confirmed by the deadline") : status,
-         now, out);
+  Finish(
+      append_sent_ ? DeadlineExceeded("the commit is in doubt: its record was not confirmed by the deadline") : status,
+      now, out);
 }
 
 std::string Session::WaitingFor() const {

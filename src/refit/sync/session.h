@@ -38,9 +38,9 @@ struct PolicyMember {
   std::string address;
 };
 
-// Which policy rank feeds each TP rank of each engine (settled D3, RC-TOPO-02, -08): rank i to rollout rank i when there
-// are at least as many policy ranks as rollout ranks, else engine k from rank k mod P. Ranks of one engine that have the
-// same source share one stream.
+// Which policy rank feeds each TP rank of each engine (settled D3, RC-TOPO-02, -08): rank i to rollout rank i when
+// there are at least as many policy ranks as rollout ranks, else engine k from rank k mod P. Ranks of one engine that
+// have the same source share one stream.
 std::map<SlotIndex, std::vector<StreamSource>> MapStreams(const std::vector<PolicyMember>& policies,
                                                           const std::vector<EngineMember>& engines);
 
@@ -48,31 +48,54 @@ struct SessionOptions {
   Profile profile;
   RunId run;
   AttemptId attempt;
-  WeightVersion version;           // to publish
-  WeightVersion committed;         // V-1
-  std::string source;              // for kLease; empty: each worker's default
-  Instant deadline;                // of the whole sync
-  std::vector<EngineMember> engines;    // by slot
-  std::vector<PolicyMember> policies;   // by rank
+  WeightVersion version;                             // to publish
+  WeightVersion committed;                           // V-1
+  std::string source;                                // for kLease; empty: each worker's default
+  Instant deadline;                                  // of the whole sync
+  std::vector<EngineMember> engines;                 // by slot
+  std::vector<PolicyMember> policies;                // by rank
   std::map<SlotIndex, CommandSeq> next_seq;          // first seq to use per agent; none: 1
   std::map<PolicyRank, CommandSeq> next_policy_seq;  // the same per policy worker
-  bool keep_lease = false;         // verify: always — the lease is given back by whoever verified
+  bool keep_lease = false;                           // verify: always — the lease is given back by whoever verified
 };
 
 // ---- events
 struct Started {};
-struct AgentReplied { SlotIndex slot; AgentReply reply; };
-struct AgentLost { SlotIndex slot; Incarnation incarnation; Status status; };    // unreachable, or its engine died
-struct PolicyReplied { PolicyRank rank; PolicyReply reply; };
-struct PolicyLost { PolicyRank rank; Status status; };
-struct CommitAppended { Status status; };  // answer to AppendCommit
-struct Cancelled { Status status; };
+struct AgentReplied {
+  SlotIndex slot;
+  AgentReply reply;
+};
+struct AgentLost {
+  SlotIndex slot;
+  Incarnation incarnation;
+  Status status;
+};  // unreachable, or its engine died
+struct PolicyReplied {
+  PolicyRank rank;
+  PolicyReply reply;
+};
+struct PolicyLost {
+  PolicyRank rank;
+  Status status;
+};
+struct CommitAppended {
+  Status status;
+};  // answer to AppendCommit
+struct Cancelled {
+  Status status;
+};
 using SessionEvent =
     std::variant<Started, AgentReplied, AgentLost, PolicyReplied, PolicyLost, CommitAppended, Cancelled>;
 
 // ---- effects, to be carried out in order
-struct SendToAgent { SlotIndex slot; AgentCommand command; };
-struct SendToPolicy { PolicyRank rank; PolicyCommand command; };
+struct SendToAgent {
+  SlotIndex slot;
+  AgentCommand command;
+};
+struct SendToPolicy {
+  PolicyRank rank;
+  PolicyCommand command;
+};
 // decide: from here on V is published. Members are those that hold it (RX-COMMIT-01, -02).
 struct AppendCommit {
   WeightVersion version;
@@ -83,20 +106,20 @@ struct AppendCommit {
 struct EngineOutcome {
   SlotIndex slot;
   Incarnation incarnation;
-  Status status;       // OK: serves the outcome's version
+  Status status;  // OK: serves the outcome's version
   Residue residue;
   bool serving = false;
   bool killed = false;
   TransferTotals totals;
-  Instant pause_sent{};      // stall_seconds = resume_answered - pause_sent (D11); zero: never paused
+  Instant pause_sent{};  // stall_seconds = resume_answered - pause_sent (D11); zero: never paused
   Instant resume_answered{};
 };
 struct Outcome {
-  Status status;             // OK: the version was published
-  WeightVersion version;     // the version that was to be published
+  Status status;          // OK: the version was published
+  WeightVersion version;  // the version that was to be published
   bool committed = false;
-  bool latch = false;        // terminal for this run (profile strict)
-  bool opened = false;       // some engine had its first `update`: the number is burned unless committed (RX-ONCE-02)
+  bool latch = false;   // terminal for this run (profile strict)
+  bool opened = false;  // some engine had its first `update`: the number is burned unless committed (RX-ONCE-02)
   Digest digest;
   TransferTotals published;  // once, from the senders
   std::vector<EngineOutcome> engines;
@@ -104,7 +127,9 @@ struct Outcome {
   std::map<PolicyRank, CommandSeq> next_policy_seq;
   std::vector<std::string> notes;  // secondary errors, never in place of the primary one (RC-SESS-10)
 };
-struct Finished { Outcome outcome; };
+struct Finished {
+  Outcome outcome;
+};
 using SessionEffect = std::variant<SendToAgent, SendToPolicy, AppendCommit, Finished>;
 using SessionEffects = std::vector<SessionEffect>;
 
@@ -112,12 +137,12 @@ enum class SessionPhase : std::uint8_t {
   kIdle,
   kLeasing,
   kAttempting,
-  kPreparing,     // onload(weights), pause, flush, begin
+  kPreparing,  // onload(weights), pause, flush, begin
   kTransferring,
   kEnding,
   kDeciding,
   kActivating,
-  kUndoing,       // a failure before the first update: engines back to V-1; after it: abort and fence
+  kUndoing,  // a failure before the first update: engines back to V-1; after it: abort and fence
   kFinished,
 };
 std::string_view ToString(SessionPhase phase);
@@ -136,10 +161,10 @@ class Session {
     EngineMember member;
     std::vector<StreamSource> streams;
     CommandSeq next_seq;
-    std::size_t step = 0;                               // of Envelope(): the next one
+    std::size_t step = 0;                                // of Envelope(): the next one
     std::map<CommandSeq, AgentCommandKind> outstanding;  // one, and what overtook it
-    EngineOutcome outcome;                              // status: its first failure; from then on it is no member
-    bool gone = false;                                  // killed or lost: no command reaches it
+    EngineOutcome outcome;                               // status: its first failure; from then on it is no member
+    bool gone = false;                                   // killed or lost: no command reaches it
     bool held = false;
     bool hold_sent = false;
     bool abort_sent = false;
@@ -192,12 +217,12 @@ class Session {
 
   SessionOptions options_;
   SessionPhase phase_ = SessionPhase::kIdle;
-  std::vector<Engine> engines_;     // by slot
-  std::vector<Policy> policies_;    // by rank
-  Instant prepare_deadline_{};      // of steps before the transfer: one engine's flush must not eat the whole budget
-  Instant work_deadline_{};         // what remains until the deadline is for undoing
-  Digest digest_;                   // root of what the senders sent
-  std::optional<Status> failure_;   // primary; its place decides between those of one step
+  std::vector<Engine> engines_;    // by slot
+  std::vector<Policy> policies_;   // by rank
+  Instant prepare_deadline_{};     // of steps before the transfer: one engine's flush must not eat the whole budget
+  Instant work_deadline_{};        // what remains until the deadline is for undoing
+  Digest digest_;                  // root of what the senders sent
+  std::optional<Status> failure_;  // primary; its place decides between those of one step
   std::uint32_t failure_place_ = 0;
   bool transfer_started_ = false;
   bool append_sent_ = false;

@@ -24,22 +24,16 @@ void Session::Advance(Instant now, SessionEffects& out) {
     phase_ = SessionPhase::kUndoing;
   }
   switch (phase_) {
-    case SessionPhase::kLeasing:
-      return AdvanceLeasing(now, out);
+    case SessionPhase::kLeasing: return AdvanceLeasing(now, out);
     case SessionPhase::kAttempting:
     case SessionPhase::kPreparing:
     case SessionPhase::kTransferring:
-    case SessionPhase::kEnding:
-      return AdvanceEnvelope(now, out);
-    case SessionPhase::kDeciding:
-      return AdvanceDeciding(now, out);
-    case SessionPhase::kActivating:
-      return AdvanceActivating(now, out);
-    case SessionPhase::kUndoing:
-      return AdvanceUndoing(now, out);
+    case SessionPhase::kEnding: return AdvanceEnvelope(now, out);
+    case SessionPhase::kDeciding: return AdvanceDeciding(now, out);
+    case SessionPhase::kActivating: return AdvanceActivating(now, out);
+    case SessionPhase::kUndoing: return AdvanceUndoing(now, out);
     case SessionPhase::kIdle:
-    case SessionPhase::kFinished:
-      return;
+    case SessionPhase::kFinished: return;
   }
 }
 
@@ -50,10 +44,11 @@ void Session::AdvanceLeasing(Instant now, SessionEffects& out) {
     }
   }
   for (const Policy& policy : policies_) {
-    Status same = policy.manifest == nullptr
-                      ? InvalidArgument(StrCat("policy rank ", policy.member.rank, " answered the lease without a manifest"))
-                      : weights::CheckSameTensors(*policies_.front().manifest, *policy.manifest,
-                                                  StrCat("policy rank ", policy.member.rank));
+    Status same =
+        policy.manifest == nullptr
+            ? InvalidArgument(StrCat("policy rank ", policy.member.rank, " answered the lease without a manifest"))
+            : weights::CheckSameTensors(*policies_.front().manifest, *policy.manifest,
+                                        StrCat("policy rank ", policy.member.rank));
     if (!same.ok()) {
       Fail(same, policy.member.rank.value());
       return Advance(now, out);
@@ -178,8 +173,9 @@ Status Session::Verify() const {
     }
     const TransferTotals& received = engine.outcome.totals;
     if (received.tensors != sent.tensors || received.bytes != sent.bytes) {
-      return DataLoss(StrCat("engine ", engine.member.slot, " received ", received.tensors, " tensors, ", received.bytes,
-                             " bytes; sent to it were ", sent.tensors, " tensors, ", sent.bytes, " bytes"));
+      return DataLoss(StrCat("engine ", engine.member.slot, " received ", received.tensors, " tensors, ",
+                             received.bytes, " bytes; sent to it were ", sent.tensors, " tensors, ", sent.bytes,
+                             " bytes"));
     }
   }
   return OkStatus();
@@ -221,8 +217,7 @@ void Session::AdvanceDeciding(Instant now, SessionEffects& out) {
   // paused, or it dies.
   bool waiting = false;
   for (Engine& engine : engines_) {
-    if (engine.outcome.status.ok() || engine.gone || engine.held ||
-        REFIT_MUTANT("RX-COMMIT-03/no-hold", false, true)) {
+    if (engine.outcome.status.ok() || engine.gone || engine.held || REFIT_MUTANT("RX-COMMIT-03/no-hold", false, true)) {
       continue;
     }
     if (engine.outstanding.empty()) {
@@ -289,7 +284,8 @@ void Session::AdvanceUndoing(Instant now, SessionEffects& out) {
       engine.abort_sent = true;
       Send(engine, AgentCommandKind::kAbort, now, out);
     }
-    if (engine.outstanding.empty() && REFIT_MUTANT("RC-TEST-04/3-resume-only-on-success", MayResumeOld(engine), false)) {
+    if (engine.outstanding.empty() &&
+        REFIT_MUTANT("RC-TEST-04/3-resume-only-on-success", MayResumeOld(engine), false)) {
       engine.resume_sent = true;
       Send(engine, AgentCommandKind::kResumeOld, now, out);
     }
@@ -316,16 +312,12 @@ Instant Session::BudgetEnd(AgentCommandKind kind, Instant now) const {
     case AgentCommandKind::kOnloadWeights:
     case AgentCommandKind::kPause:
     case AgentCommandKind::kFlush:
-    case AgentCommandKind::kBegin:
-      return prepare_deadline_;
+    case AgentCommandKind::kBegin: return prepare_deadline_;
     case AgentCommandKind::kTransfer:
-    case AgentCommandKind::kEnd:
-      return work_deadline_;
+    case AgentCommandKind::kEnd: return work_deadline_;
     case AgentCommandKind::kAbort:
-    case AgentCommandKind::kResumeOld:
-      return now + (options_.deadline - now) / 2;
-    default:
-      return options_.deadline;
+    case AgentCommandKind::kResumeOld: return now + (options_.deadline - now) / 2;
+    default: return options_.deadline;
   }
 }
 
@@ -354,14 +346,9 @@ void Session::Send(Engine& engine, AgentCommandKind kind, Instant now, SessionEf
       }
       command.digest = digest_;
       break;
-    case AgentCommandKind::kActivate:
-      command.digest = digest_;
-      break;
-    case AgentCommandKind::kResumeOld:
-      command.stamp.version = options_.committed;
-      break;
-    default:
-      break;
+    case AgentCommandKind::kActivate: command.digest = digest_; break;
+    case AgentCommandKind::kResumeOld: command.stamp.version = options_.committed; break;
+    default: break;
   }
   engine.outstanding.emplace(command.stamp.seq, kind);
   out.emplace_back(SendToAgent{engine.member.slot, std::move(command)});

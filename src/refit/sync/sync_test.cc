@@ -111,7 +111,8 @@ class SessionTest : public ::testing::Test {
     session_.emplace(options);
     Give(Started{});
     PolicyReply lease{Find<SendToPolicy>()->command.stamp, ReplyKind::kDone, {}, nullptr, {}, {}};
-    lease.manifest = std::make_shared<const weights::Manifest>(*weights::Manifest::Make({{"t", weights::DType::kUint8, {1}}}));
+    lease.manifest =
+        std::make_shared<const weights::Manifest>(*weights::Manifest::Make({{"t", weights::DType::kUint8, {1}}}));
     Give(PolicyReplied{PolicyRank(0), lease});
   }
   void Give(const SessionEvent& event) {
