@@ -23,7 +23,7 @@ using Kind = sync::AgentCommandKind;
 namespace {
 
 Status Refused(Operation operation, const Answer& answer) {
-  const std::string words = REFIT_MUTANT("RC-RPC-03/ignore-the-body", answer.message, std::string("see its log"));
+  const std::string words = REFIT_MUTANT("RC-RPC-03/agent-drops-the-words", answer.message, std::string("see its log"));
   return FailedPrecondition(StrCat(ToString(operation), " refused: ", words));
 }
 
