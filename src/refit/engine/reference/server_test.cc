@@ -73,7 +73,7 @@ TEST(ServerTest, InstallsASharedMemoryLoadOnEveryRankAndGivesTheCountBack) {
   ServerRig rig({});
   const auto source = checkpoint::Checkpoint::Open(rig.WriteCheckpoint("next", 2));
   ASSERT_TRUE(source.has_value());
-  const LoadObject load = MakeLoad(**source);
+  const LoadObject load = MakeLoadOf(**source);
   load.slot().AddReaders(2);
   json body = rig.UpdateBody(sglang::PicklePayload(load.payload));
   body["weight_version"] = "7";
@@ -153,7 +153,9 @@ TEST_F(DeathTest, FamilyBDiesOfAnUpdateWithoutASession) {
 
 TEST_F(DeathTest, AListShorterThanTheRanksKills) {
   ServerRig rig({});
-  ExpectDeath(rig, "/update_weights_from_tensor", rig.UpdateBody("\x80\x04].", 1));
+  json body = rig.UpdateBody("\x80\x04].", 1);
+  body.erase("load_format");
+  ExpectDeath(rig, "/update_weights_from_tensor", body);
 }
 
 TEST_F(DeathTest, GarbageForOneRankKills) {
@@ -337,7 +339,7 @@ TEST(ServerTest, TheLabelIsOnlyALabel) {
 TEST(ServerTest, WeightsByNameAreForLlamaOnly) {
   ServerRig qwen({});
   EXPECT_EQ(qwen.StatusOf("/get_weights_by_name", {{"name", "model.norm.weight"}}), 400);
-  ServerRig llama({.shape = "tiny-llama"});
+  ServerRig llama({.tp_size = 1, .shape = "tiny-llama"});
   const json rows = Parsed(llama.Post("/get_weights_by_name", {{"name", "model.norm.weight"}, {"truncate_size", 3}}));
   EXPECT_EQ(rows.size(), 3U) << rows;
   EXPECT_EQ(llama.StatusOf("/get_weights_by_name", {{"name", "no.such"}}), 400);

@@ -159,7 +159,7 @@ inline LoadObject MakeLoad(const std::vector<std::pair<weights::TensorSpec, Byte
   return load;
 }
 
-inline LoadObject MakeLoad(const checkpoint::Checkpoint& source) {
+inline LoadObject MakeLoadOf(const checkpoint::Checkpoint& source) {
   std::vector<std::pair<weights::TensorSpec, Bytes>> tensors;
   for (std::size_t i = 0; i < source.manifest().tensor_count(); ++i) {
     tensors.emplace_back(source.manifest().tensors()[i], source.bytes(i));
