@@ -18,35 +18,62 @@
 #include "refit/device/shared_memory.h"
 
 namespace refit::engine::reference {
+namespace {
 
-Result<std::unique_ptr<LoadMapping>> LoadMapping::Open(const std::string& shm_name, ByteCount data_size) {
+class OwnedDescriptor {
+ public:
+  explicit OwnedDescriptor(int fd) : fd_(fd) {}
+  ~OwnedDescriptor() {
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  OwnedDescriptor(const OwnedDescriptor&) = delete;
+  OwnedDescriptor& operator=(const OwnedDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<LoadMapping>> LoadMappings::Open(const std::string& shm_name, ByteCount data_size) {
   static_assert(device::kLoadHeaderSize == 64, "data() and torch agree on the header");
   const auto failed = [&](std::string_view what) {
     return NotFound(StrCat("RuntimeError: unable to ", what, " shared memory object <", shm_name,
                            "> in read-write mode: ", std::generic_category().message(errno), " (", errno, ")"));
   };
-  const std::optional<ByteCount> size = CheckedAdd(data_size, device::kLoadHeaderSize);
-  if (!size.has_value() || shm_name.find('\0') != std::string::npos) {
+  const std::optional<ByteCount> needed = CheckedAdd(data_size, device::kLoadHeaderSize);
+  if (!needed.has_value() || shm_name.find('\0') != std::string::npos) {
     return InvalidArgument("RuntimeError: a shared memory object with an impossible name or size");
   }
-  const int fd = shm_open(shm_name.c_str(), O_RDWR | O_CLOEXEC, 0);
-  if (fd < 0) {
+  const OwnedDescriptor fd(shm_open(shm_name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  struct stat status{};
+  if (fd.get() < 0 || fstat(fd.get(), &status) != 0) {
     return failed("open");
   }
-  struct stat status{};
-  const bool fits = fstat(fd, &status) == 0 && static_cast<ByteCount>(status.st_size) >= *size;
-  void* address = fits ? mmap(nullptr, *size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-  const int error = errno;
-  close(fd);
-  if (!fits) {
-    return InvalidArgument(StrCat("RuntimeError: shared memory object <", shm_name, "> has ", status.st_size,
-                                  " bytes, the payload says ", *size));
+  const auto size = static_cast<ByteCount>(status.st_size);
+  if (size < *needed) {
+    return InvalidArgument(
+        StrCat("RuntimeError: shared memory object <", shm_name, "> has ", size, " bytes, the payload says ", *needed));
   }
+  for (const std::shared_ptr<LoadMapping>& mapping : recent_) {
+    if (mapping->device_ == status.st_dev && mapping->inode_ == status.st_ino && mapping->shm_name_ == shm_name &&
+        mapping->object_.size() >= *needed) {
+      return mapping;
+    }
+  }
+  void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (address == MAP_FAILED) {
-    errno = error;
     return failed("mmap");
   }
-  return std::unique_ptr<LoadMapping>(new LoadMapping(shm_name, {static_cast<std::byte*>(address), *size}));
+  if (recent_.size() == kKept) {
+    recent_.erase(recent_.begin());
+  }
+  recent_.push_back(std::shared_ptr<LoadMapping>(
+      new LoadMapping(shm_name, status.st_dev, status.st_ino, {static_cast<std::byte*>(address), size})));
+  return recent_.back();
 }
 
 LoadMapping::~LoadMapping() { munmap(object_.data(), object_.size()); }

@@ -24,11 +24,11 @@ Reply DeathOf(const Status& status) { return {ReplyKind::kDeath, status.message(
 struct ParsedLoads {
   std::map<std::string_view, RankLoad> by_pickle;
   std::vector<const RankLoad*> of_rank;
-  std::map<std::string, std::unique_ptr<LoadMapping>> memory;
+  std::map<std::string, std::shared_ptr<LoadMapping>> memory;
 };
 
 Result<ParsedLoads> OpenLoads(const std::vector<std::string>& pickles, std::size_t tp_size, LoadFormat format,
-                              GlobalPolicy policy) {
+                              GlobalPolicy policy, LoadMappings& mappings) {
   ParsedLoads loads;
   for (std::size_t rank = 0; rank < tp_size; ++rank) {
     if (rank >= pickles.size()) {
@@ -44,7 +44,7 @@ Result<ParsedLoads> OpenLoads(const std::vector<std::string>& pickles, std::size
     for (const PayloadStorage& storage : known->second.storages) {
       auto& mapping = loads.memory[storage.shm_name];
       if (mapping == nullptr || mapping->data().size() < storage.data_size) {
-        REFIT_ASSIGN_OR_RETURN(mapping, LoadMapping::Open(storage.shm_name, storage.data_size));
+        REFIT_ASSIGN_OR_RETURN(mapping, mappings.Open(storage.shm_name, storage.data_size));
       }
     }
   }
@@ -140,7 +140,10 @@ void ReferenceEngine::Pause(PauseMode mode) {
 
 void ReferenceEngine::Continue() {
   gate_.Continue([this] {
-    scheduler_->Between([this](Occupancy) { session_.Continue(); });
+    scheduler_->Between([this](Occupancy) {
+      session_.Continue();
+      mappings_.Clear();  // a refit is over: hold no sender's memory any longer
+    });
     scheduler_->Continue();
   });
 }
@@ -207,7 +210,7 @@ Reply ReferenceEngine::Install(const UpdateRequest& request) {
   }
   const GlobalPolicy policy =
       options_.family == sync::SessionFamily::kC ? GlobalPolicy::kExactNames : GlobalPolicy::kModulePrefixes;
-  const Result<ParsedLoads> loads = OpenLoads(request.pickles, ranks_.size(), format, policy);
+  const Result<ParsedLoads> loads = OpenLoads(request.pickles, ranks_.size(), format, policy, mappings_);
   if (!loads.has_value()) {
     return DeathOf(loads.status());
   }

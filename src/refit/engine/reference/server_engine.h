@@ -25,6 +25,7 @@
 #include "refit/engine/reference/faults.h"
 #include "refit/engine/reference/forward.h"
 #include "refit/engine/reference/model.h"
+#include "refit/engine/reference/payload_memory.h"
 #include "refit/engine/reference/payload_reader.h"
 #include "refit/engine/reference/scheduler.h"
 #include "refit/engine/reference/scheduler_crew.h"
@@ -116,7 +117,8 @@ class ReferenceEngine {
   std::unique_ptr<RankCrew> crew_;
   std::unique_ptr<Scheduler> scheduler_;
   Gate gate_;
-  Session session_;  // touched only between steps
+  Session session_;  // touched only between steps, as the next one
+  LoadMappings mappings_;
   std::uint64_t resets_ = 0;
 
   mutable std::mutex mutex_;

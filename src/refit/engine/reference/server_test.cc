@@ -96,6 +96,23 @@ TEST(ServerTest, InstallsASharedMemoryLoadOnEveryRankAndGivesTheCountBack) {
   }
 }
 
+// A sender that replaces a slot under the same name is read from the new object.
+TEST(ServerTest, AnObjectThatTookTheNameOfAnotherIsTheOneThatIsRead) {
+  ServerRig rig({.tp_size = 1});
+  std::string last;
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<std::byte> bytes(256, std::byte(round + 1));
+    const LoadObject load = MakeLoad({{{"model.norm.weight", weights::DType::kBfloat16, {128}}, bytes}}, "replaced");
+    load.slot().AddReaders(1);
+    const std::string pickle = sglang::PicklePayload(load.payload);
+    ASSERT_EQ(rig.StatusOf("/update_weights_from_tensor", rig.UpdateBody(pickle)), 200);
+    EXPECT_EQ(load.slot().count(), 1);
+    const json sums = Parsed(rig.Post("/weights_checker", json::object()))["ranks"][0]["checksums"];
+    EXPECT_NE(sums["model.norm.weight"], last);
+    last = sums["model.norm.weight"];
+  }
+}
+
 // RC-TEST-02, RC-PAY-03: a rank decodes the element of its own number, and nothing else.
 TEST(ServerTest, EachRankOpensItsOwnPayload) {
   ServerRig rig({});

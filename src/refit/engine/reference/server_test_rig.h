@@ -138,8 +138,9 @@ struct LoadObject {
   device::LoadSlot slot() const { return device::LoadSlot(memory->bytes()); }
 };
 
-inline LoadObject MakeLoad(const std::vector<std::pair<weights::TensorSpec, Bytes>>& tensors) {
+inline LoadObject MakeLoad(const std::vector<std::pair<weights::TensorSpec, Bytes>>& tensors, std::string name = "") {
   static std::atomic<int> serial = 0;
+  name = "server-test-" + (name.empty() ? std::to_string(++serial) : name);
   LoadObject load;
   ByteCount size = 0;
   for (const auto& [spec, bytes] : tensors) {
@@ -147,8 +148,7 @@ inline LoadObject MakeLoad(const std::vector<std::pair<weights::TensorSpec, Byte
     load.payload.tensors.push_back({spec, size});
     size += bytes.size();
   }
-  auto memory = device::SharedMemory::Create(device::OwnedName("server-test-" + std::to_string(++serial)),
-                                             device::LoadSlot::ObjectSize(size));
+  auto memory = device::SharedMemory::Create(device::OwnedName(name), device::LoadSlot::ObjectSize(size));
   REFIT_CHECK(memory.has_value(), memory.status().message().c_str());
   load.memory = *std::move(memory);
   load.payload.load = {load.memory->name(), size};
