@@ -80,6 +80,24 @@ class SharedMemory {
   bool unlinked_ = false;
 };
 
+// A further name for somebody's object (a hard link), removed with this value. An agent gives each engine incarnation names
+// of its own, which outlive the policy worker that made the object (RC-PAY-10). NOT_FOUND when the object lost its name.
+class SharedName {
+ public:
+  static Result<SharedName> Make(std::string_view existing, std::string name);
+  SharedName(SharedName&& other) noexcept : name_(std::exchange(other.name_, {})) {}
+  SharedName& operator=(SharedName&& other) noexcept {
+    std::swap(name_, other.name_);
+    return *this;
+  }
+  ~SharedName();
+  const std::string& name() const { return name_; }
+
+ private:
+  explicit SharedName(std::string name) : name_(std::move(name)) {}
+  std::string name_;
+};
+
 inline constexpr ByteCount kLoadHeaderSize = 64;  // torch's: int32 count at 0, data at 64 (settled D2)
 
 // A load slot seen through a mapping, by whoever packs or posts. The count is torch's: 1 while we hold it, plus one per

@@ -40,6 +40,7 @@ class Host final : public AgentHost, public rpc::AgentHandler {
     if (loop_.joinable()) {
       loop_.join();
     }
+    desk_.Close();
     server_.reset();
   }
 

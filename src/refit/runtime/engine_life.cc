@@ -42,7 +42,10 @@ Status WritePrivateFile(const std::string& path, const std::string& text) {
 }  // namespace
 
 EngineLife::EngineLife(const AgentHostOptions& options, transport::Transport& transport)
-    : options_(options), transport_(transport), incarnation_{exec::RandomId()}, mailbox_(kMailboxCapacity) {}
+    : options_(options),
+      incarnation_{exec::RandomId()},
+      mailbox_(kMailboxCapacity),
+      memory_(transport, incarnation_) {}
 
 EngineLife::~EngineLife() {
   if (child_.has_value()) {
@@ -202,7 +205,7 @@ void EngineLife::Carry(peer::StartTransfer& effect) {
                           .tp_size = options_.tp_size,
                           .load_bytes = options_.load_bytes,
                           .split = profile_.dtype_split},
-      transport_, links_, [this](peer::EngineAgentEvent event) { static_cast<void>(Post(std::move(event))); }, delivered_);
+      memory_, [this](peer::EngineAgentEvent event) { static_cast<void>(Post(std::move(event))); }, delivered_);
 }
 
 void EngineLife::Carry(const peer::StopTransfer& effect) {

@@ -24,6 +24,7 @@
 #include "refit/rpc/controller_rpc.h"
 #include "refit/runtime/agent_host.h"
 #include "refit/runtime/load_receiver.h"
+#include "refit/runtime/sender_memory.h"
 #include "refit/transport/transport.h"
 
 namespace refit::runtime {
@@ -65,7 +66,6 @@ class EngineLife {
   void Carry(const peer::KillEngine& effect);
 
   const AgentHostOptions& options_;  // the host's
-  transport::Transport& transport_;
   const Incarnation incarnation_;
   std::string url_;
   std::optional<engine::process::ChildProcess> child_;
@@ -77,7 +77,7 @@ class EngineLife {
   std::optional<Status> ended_;
   std::atomic<ByteCount> delivered_ = 0;
   exec::Mailbox<peer::EngineAgentEvent> mailbox_;
-  LinkCache links_;
+  SenderMemory memory_;
   std::unique_ptr<LoadReceiver> receiver_;
   std::optional<exec::Lane> caller_;  // destroyed before receiver_ and engine_, which its tasks use
 };

@@ -4,6 +4,8 @@
 #include "refit/runtime/load_receiver.h"
 
 #include <algorithm>
+#include <chrono>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -12,21 +14,21 @@
 #include "refit/device/shared_memory.h"
 #include "refit/exec/clock.h"
 #include "refit/stream/bucket.h"
-#include "refit/transport/shm/shm_transport.h"
 
 namespace refit::runtime {
 namespace {
 
 constexpr std::size_t kPreparedCalls = 2;  // ahead of the engine: no more than a stream's load slots anyway
 
+constexpr Duration kCallerExit = std::chrono::seconds(60);
+
 }  // namespace
 
-LoadReceiver::LoadReceiver(LoadReceiverOptions options, transport::Transport& transport, LinkCache& links,
-                           std::function<void(peer::EngineAgentEvent)> post, std::atomic<ByteCount>& delivered)
+LoadReceiver::LoadReceiver(LoadReceiverOptions options, SenderMemory& memory, std::function<void(peer::EngineAgentEvent)> post,
+                           std::atomic<ByteCount>& delivered)
     : options_(std::move(options)),
       deadline_(exec::Now() + options_.start.budget),
-      transport_(transport),
-      links_(links),
+      memory_(memory),
       post_(std::move(post)),
       delivered_(delivered),
       streams_(options_.start.streams.size()),
@@ -35,6 +37,8 @@ LoadReceiver::LoadReceiver(LoadReceiverOptions options, transport::Transport& tr
 LoadReceiver::~LoadReceiver() {
   Stop();
   loop_.join();
+  // The caller's last answer may have brought us here while it still counts itself out.
+  static_cast<void>(shared_.Wait([](const Shared& shared) { return shared.in_flight == 0; }, exec::Now() + kCallerExit));
 }
 
 void LoadReceiver::Stop() {
@@ -100,6 +104,7 @@ Status LoadReceiver::OpenStreams() {
       return Aborted("the transfer was stopped");
     }
   }
+  std::set<std::string> used;
   for (Stream& stream : streams_) {
     REFIT_ASSIGN_OR_RETURN(const rpc::SenderMessage message, stream.channel->Next());
     if (const auto* failed = std::get_if<rpc::StreamFailed>(&message)) {
@@ -109,26 +114,14 @@ Status LoadReceiver::OpenStreams() {
     if (opened == nullptr || opened->attempt != start.stamp.attempt) {
       return Aborted(StrCat("policy rank ", stream.source.policy, " did not open the stream of this attempt"));
     }
-    REFIT_RETURN_IF_ERROR(OpenSlots(stream, *opened));
-  }
-  return OkStatus();
-}
-
-Status LoadReceiver::OpenSlots(Stream& stream, const rpc::StreamOpened& opened) {
-  auto& link = links_[opened.transport_address];
-  if (link == nullptr) {
-    REFIT_ASSIGN_OR_RETURN(link, transport_.Bind(opened.transport_address, deadline_));
-  }
-  stream.link = link.get();
-  for (const std::string& descriptor : opened.slots) {
-    REFIT_ASSIGN_OR_RETURN(const transport::ShmObject object, transport::ParseShmDescriptor({descriptor}));
-    REFIT_ASSIGN_OR_RETURN(const MutableBytes memory, stream.link->MapInPlace({descriptor}));
-    if (memory.size() < device::kLoadHeaderSize) {
-      return InvalidArgument(StrCat("load slot ", object.name, " of ", memory.size(), " bytes has no room for its header"));
+    for (const std::string& descriptor : opened->slots) {
+      REFIT_ASSIGN_OR_RETURN(SenderMemory::LoadSlotObject slot,
+                             memory_.Map(opened->transport_address, descriptor, deadline_));
+      stream.slots.push_back(std::move(slot));
+      used.insert(descriptor);
     }
-    stream.slot_names.push_back(object.name);
-    stream.slot_objects.push_back(memory);
   }
+  memory_.Retain(used);
   return OkStatus();
 }
 
@@ -148,11 +141,11 @@ Result<std::optional<stream::Batch>> LoadReceiver::Pull(Stream& stream) {
     if (load->attempt != options_.start.stamp.attempt || load->incarnation != options_.start.stamp.incarnation) {
       continue;
     }
-    if (load->bucket.seq != stream.next || load->slot_index >= stream.slot_objects.size()) {
+    if (load->bucket.seq != stream.next || load->slot_index >= stream.slots.size()) {
       return DataLoss(StrCat(whom, " announced load ", load->bucket.seq, " in slot ", load->slot_index, ", expected load ",
                              stream.next));
     }
-    const ByteCount capacity = stream.slot_objects[load->slot_index].size() - device::kLoadHeaderSize;
+    const ByteCount capacity = stream.slots[load->slot_index].object.size() - device::kLoadHeaderSize;
     REFIT_RETURN_IF_ERROR(stream::CheckBucket(load->bucket, capacity).WithContext(whom));
     stream.next = stream.next.Next();
     stream.saw_last = load->bucket.is_last;
@@ -204,7 +197,7 @@ LoadReceiver::PreparedCall LoadReceiver::MakeCall(const stream::AlignedGroup& gr
   prepared.call.ranks.resize(options_.tp_size);
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const Stream& stream = streams_[i];
-    engine::RankPayload payload{{stream.slot_names[stream.slot_index], stream.used}, {}};
+    engine::RankPayload payload{{stream.slots[stream.slot_index].name, stream.used}, {}};
     payload.tensors.reserve(group[i].size());
     ByteCount bytes = 0;
     for (const stream::BatchTensor& tensor : group[i]) {
@@ -212,7 +205,7 @@ LoadReceiver::PreparedCall LoadReceiver::MakeCall(const stream::AlignedGroup& gr
       bytes += *weights::SizeOf(tensor.spec);  // checked when the load was
     }
     const std::size_t ranks = stream.source.tp_ranks.size();
-    prepared.uses.push_back({stream.slot_objects[stream.slot_index], static_cast<std::int32_t>(ranks)});
+    prepared.uses.push_back({stream.slots[stream.slot_index].object, static_cast<std::int32_t>(ranks)});
     prepared.totals.tensors += group[i].size() * ranks;
     prepared.totals.bytes += bytes * ranks;
     for (const std::uint32_t rank : stream.source.tp_ranks) {
@@ -248,8 +241,9 @@ void LoadReceiver::PostNext(engine::Engine& engine, const peer::PostUpdate& upda
       static_cast<void>(streams_[spent.stream].channel->Release({options_.start.stamp.attempt, spent.seq}));
     }
   }
-  post_(peer::EngineAnswered{update.call, answer});  // before the loop may see that nothing is in flight
+  // One step: the loop sees nothing in flight only after the answer is in the mailbox, and the destructor waits for it.
   shared_.With([&](Shared& shared) {
+    post_(peer::EngineAnswered{update.call, answer});
     --shared.in_flight;
     if (installed) {
       shared.totals.tensors += prepared.totals.tensors;

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -24,15 +23,12 @@
 #include "refit/exec/watched.h"
 #include "refit/peer/engine_agent.h"
 #include "refit/rpc/load_stream.h"
+#include "refit/runtime/sender_memory.h"
 #include "refit/stream/name_aligner.h"
 #include "refit/stream/update_group.h"
 #include "refit/sync/engine_call.h"
-#include "refit/transport/transport.h"
 
 namespace refit::runtime {
-
-// Links to policy workers, by transport address; they live as long as the incarnation, and so do its mappings.
-using LinkCache = std::map<std::string, std::unique_ptr<transport::Link>>;
 
 struct LoadReceiverOptions {
   peer::StartTransfer start;
@@ -46,7 +42,7 @@ class LoadReceiver {
  public:
   // post carries LoadReady, TransferEnded and TransferFailed to the agent's loop; delivered counts bytes over ranks.
   // Everything passed by reference outlives the receiver.
-  LoadReceiver(LoadReceiverOptions options, transport::Transport& transport, LinkCache& links,
+  LoadReceiver(LoadReceiverOptions options, SenderMemory& memory,
                std::function<void(peer::EngineAgentEvent)> post, std::atomic<ByteCount>& delivered);
   ~LoadReceiver();  // Stop(), then waits for the loop
   LoadReceiver(const LoadReceiver&) = delete;
@@ -77,9 +73,7 @@ class LoadReceiver {
   struct Stream {
     sync::StreamSource source;
     std::unique_ptr<rpc::ReceiverStream> channel;
-    transport::Link* link = nullptr;
-    std::vector<std::string> slot_names;
-    std::vector<MutableBytes> slot_objects;
+    std::vector<SenderMemory::LoadSlotObject> slots;
     LoadSeq next;           // expected
     bool saw_last = false;
     std::uint32_t slot_index = 0;  // of the current load
@@ -96,7 +90,6 @@ class LoadReceiver {
   void Run();
   Status ReceiveAll();
   Status OpenStreams();
-  Status OpenSlots(Stream& stream, const rpc::StreamOpened& opened);
   Result<std::optional<stream::Batch>> Pull(Stream& stream);
   Status Prepare(const stream::AlignedGroup& group, const std::vector<std::size_t>& spent);
   PreparedCall MakeCall(const stream::AlignedGroup& group) const;
@@ -105,8 +98,7 @@ class LoadReceiver {
 
   const LoadReceiverOptions options_;
   const Instant deadline_;
-  transport::Transport& transport_;
-  LinkCache& links_;
+  SenderMemory& memory_;
   const std::function<void(peer::EngineAgentEvent)> post_;
   std::atomic<ByteCount>& delivered_;
   std::vector<Stream> streams_;  // built by the loop before the first LoadReady; then channels are used by both threads

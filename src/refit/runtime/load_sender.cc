@@ -40,24 +40,27 @@ class Occupancy {
   std::array<std::optional<LoadSeq>, kLoadSlots> loads_;
 };
 
-// Waits for one release of this attempt.
-Status TakeRelease(const rpc::OpenStream& open, rpc::SenderStream& stream, Occupancy& occupied,
-                   const std::atomic<bool>& stop, Instant deadline) {
+SendResult Ended(SendEnd end, Status status) { return {end, std::move(status), {}, {}}; }
+
+// Waits for one release of this attempt; kComplete when it came.
+SendResult TakeRelease(const rpc::OpenStream& open, rpc::SenderStream& stream, Occupancy& occupied,
+                       const std::atomic<bool>& stop, Instant deadline) {
   while (true) {
     if (stop) {
-      return Aborted("the controller stopped the transfer");
+      return Ended(SendEnd::kStopped, Aborted("the controller stopped the transfer"));
     }
     const Instant now = exec::Now();
     if (now >= deadline) {
-      return DeadlineExceeded(StrCat("engine ", open.slot, " did not give its load slot back in time"));
+      return Ended(SendEnd::kReceiverLeft,
+                   DeadlineExceeded(StrCat("engine ", open.slot, " did not give its load slot back in time")));
     }
     const auto release = stream.NextRelease(std::min(deadline, now + kStopCheckInterval));
     // A release of another attempt says nothing about this one's slots (RX-XFER-02).
     if (release.has_value() && release->attempt == open.stamp.attempt && occupied.Give(release->seq)) {
-      return OkStatus();
+      return {};
     }
     if (!release.has_value() && stream.broken()) {
-      return Unavailable(StrCat("engine ", open.slot, " left its load stream"));
+      return Ended(SendEnd::kReceiverLeft, Unavailable(StrCat("engine ", open.slot, " left its load stream")));
     }
   }
 }
@@ -82,23 +85,18 @@ Status LoadSlotSet::Make(Slot& slot) {
   REFIT_ASSIGN_OR_RETURN(slot.object,
                          transport_.Allocate(StrCat("load-", slot_), device::LoadSlot::ObjectSize(capacity_)));
   device::LoadSlot(slot.object).Initialise();
+  REFIT_ASSIGN_OR_RETURN(slot.descriptor, transport_.Export(slot.object));
   return OkStatus();
 }
 
-Status LoadSlotSet::Prepare(Incarnation incarnation, ByteCount capacity) {
+Status LoadSlotSet::Prepare(ByteCount capacity) {
   const bool too_small = capacity > capacity_;
   capacity_ = std::max(capacity_, capacity);
   for (Slot& slot : slots_) {
-    const bool reusable = !slot.object.empty() && !too_small && device::LoadSlot(slot.object).free();
-    if (!reusable) {
+    if (slot.object.empty() || too_small || !device::LoadSlot(slot.object).free()) {
       REFIT_RETURN_IF_ERROR(Make(slot));
     }
-    if (!reusable || incarnation != incarnation_) {
-      transport_.Unexport(slot.descriptor);
-      REFIT_ASSIGN_OR_RETURN(slot.descriptor, transport_.ExportTo(incarnation, slot.object));
-    }
   }
-  incarnation_ = incarnation;
   return OkStatus();
 }
 
@@ -112,10 +110,9 @@ std::vector<std::string> LoadSlotSet::descriptors() const {
 
 SendResult SendLoads(const rpc::OpenStream& open, Source& source, LoadSlotSet& slots, rpc::SenderStream& stream,
                      Digests digests, const std::atomic<bool>& stop, Instant deadline) {
-  const auto fail = [](Status status) { return SendResult{std::move(status), {}, {}}; };
   const auto loads = source.Loads(open.load_bytes);
   if (!loads.has_value()) {
-    return fail(loads.status());
+    return Ended(SendEnd::kSourceFailed, loads.status());
   }
   const auto hasher = device::MakeDigestHasher();
   DigestHasher* const hash = digests == Digests::kOn ? hasher.get() : nullptr;
@@ -126,14 +123,14 @@ SendResult SendLoads(const rpc::OpenStream& open, Source& source, LoadSlotSet& s
   for (const stream::PackedBucket& load : **loads) {
     const std::size_t slot = load.bucket.seq.value() % kLoadSlots;
     while (occupied[slot].has_value()) {
-      if (Status status = TakeRelease(open, stream, occupied, stop, deadline); !status.ok()) {
-        return fail(std::move(status));
+      if (SendResult early = TakeRelease(open, stream, occupied, stop, deadline); !early.status.ok()) {
+        return early;
       }
     }
     if (Status status = device::RunCopies(load.copies, source.tensors(), slots.data(slot).subspan(0, load.bucket.used),
                                           load.bucket.entries.size(), hash, load_digests);
         !status.ok()) {
-      return fail(status.WithContext(StrCat("source ", source.folder())));
+      return Ended(SendEnd::kSourceFailed, status.WithContext(StrCat("source ", source.folder())));
     }
     rpc::LoadAnnouncement announcement{.attempt = open.stamp.attempt,
                                        .incarnation = open.stamp.incarnation,
@@ -146,15 +143,15 @@ SendResult SendLoads(const rpc::OpenStream& open, Source& source, LoadSlotSet& s
     }
     occupied[slot] = load.bucket.seq;
     if (Status status = stream.Send(announcement); !status.ok()) {
-      return fail(status.WithContext(StrCat("engine ", open.slot)));
+      return Ended(SendEnd::kReceiverLeft, status.WithContext(StrCat("engine ", open.slot)));
     }
     result.totals.tensors += load.bucket.entries.size();
     result.totals.bytes += load.bucket.used;
     result.totals.loads += 1;
   }
   while (occupied.any()) {
-    if (Status status = TakeRelease(open, stream, occupied, stop, deadline); !status.ok()) {
-      return fail(std::move(status));
+    if (SendResult early = TakeRelease(open, stream, occupied, stop, deadline); !early.status.ok()) {
+      return early;
     }
   }
   if (hash != nullptr) {

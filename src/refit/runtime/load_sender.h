@@ -27,8 +27,8 @@ namespace refit::runtime {
 
 inline constexpr std::size_t kLoadSlots = 2;  // per receiver: one packed while the other is installed
 
-// The load slots of one receiver (a slot of the fleet): shared-memory objects that outlive a refit and, under a new name,
-// an incarnation. An object whose count did not come back is never reused (settled D2).
+// The load slots of one receiver (a slot of the fleet): shared-memory objects that outlive a refit and an incarnation. An
+// object whose count did not come back is never reused (settled D2).
 class LoadSlotSet {
  public:
   LoadSlotSet(SlotIndex slot, transport::ShmTransport& transport) : slot_(slot), transport_(transport) {}
@@ -36,8 +36,8 @@ class LoadSlotSet {
   LoadSlotSet(const LoadSlotSet&) = delete;
   LoadSlotSet& operator=(const LoadSlotSet&) = delete;
 
-  // Makes every load slot free, at least `capacity` bytes, and named for this incarnation only.
-  Status Prepare(Incarnation incarnation, ByteCount capacity);
+  // Makes every load slot free and at least `capacity` bytes large.
+  Status Prepare(ByteCount capacity);
   std::vector<std::string> descriptors() const;
   MutableBytes data(std::size_t index) { return device::LoadSlot(slots_[index].object).data(); }
 
@@ -51,14 +51,18 @@ class LoadSlotSet {
 
   SlotIndex slot_;
   transport::ShmTransport& transport_;
-  Incarnation incarnation_;
   ByteCount capacity_ = 0;
   std::array<Slot, kLoadSlots> slots_;
 };
 
 enum class Digests : std::uint8_t { kOn, kOff };  // off: for the bench only
 
+// What ended a send early decides what it means: a receiver that left is the controller's to judge (C6), a source that
+// cannot be read fails the refit.
+enum class SendEnd : std::uint8_t { kComplete, kReceiverLeft, kStopped, kSourceFailed };
+
 struct SendResult {
+  SendEnd end = SendEnd::kComplete;
   Status status;
   Digest root;
   sync::TransferTotals totals;  // once, not per rank

@@ -51,6 +51,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
       loop_.join();
     }
     StopSending();
+    desk_.Close();
     server_.reset();  // ends the streams' threads
   }
 
@@ -147,15 +148,15 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   SendResult SendOver(const rpc::OpenStream& open, ActiveSend& send, rpc::SenderStream& stream) {
     const auto loads = send.source->Loads(open.load_bytes);
     if (!loads.has_value()) {
-      return {loads.status(), {}, {}};
+      return {SendEnd::kSourceFailed, loads.status(), {}, {}};
     }
     LoadSlotSet& slots = SlotsOf(open.slot);
-    if (Status status = slots.Prepare(open.stamp.incarnation, stream::LargestBucket(**loads)); !status.ok()) {
-      return {status.WithContext(StrCat("load slots of engine ", open.slot)), {}, {}};
+    if (Status status = slots.Prepare(stream::LargestBucket(**loads)); !status.ok()) {
+      return {SendEnd::kSourceFailed, status.WithContext(StrCat("load slots of engine ", open.slot)), {}, {}};
     }
     if (Status status = stream.Send(rpc::StreamOpened{open.stamp.attempt, transport_.Address(), slots.descriptors()});
         !status.ok()) {
-      return {std::move(status), {}, {}};
+      return {SendEnd::kReceiverLeft, std::move(status), {}, {}};
     }
     return SendLoads(open, *send.source, slots, stream, options_.digests, send.stop, send.deadline);
   }
@@ -220,7 +221,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
         active->stop = true;
         for (const sync::Receiver& receiver : active->receivers) {
           if (!active->running.contains(receiver.slot)) {
-            active->results.try_emplace(receiver.slot, SendResult{Aborted("it never opened its stream"), {}, {}});
+            active->results.try_emplace(receiver.slot, SendResult{SendEnd::kStopped, Aborted("it never opened its stream"), {}, {}});
           }
         }
       }
@@ -231,25 +232,30 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     }
   }
 
-  // The send succeeded where one receiver got everything: one that went away is the controller's to judge (C6).
   void ReportIfEnded(const std::shared_ptr<ActiveSend>& send) {
-    std::optional<SendResult> ended;
+    std::optional<SendResult> whole;
     active_.With([&](std::shared_ptr<ActiveSend>&) {
-      if (send->results.size() < send->receivers.size()) {
-        return;
-      }
-      ended = SendResult{};
-      for (const auto& [slot, result] : send->results) {
-        if (result.status.ok()) {
-          ended = result;
-          return;
-        }
-        ended = result;
+      if (send->results.size() == send->receivers.size()) {
+        whole = Judge(*send);
       }
     });
-    if (ended.has_value()) {
-      Post(peer::SendEnded{send->stamp.attempt, ended->status, ended->root, ended->totals});
+    if (whole.has_value()) {
+      Post(peer::SendEnded{send->stamp.attempt, whole->status, whole->root, whole->totals});
     }
+  }
+
+  // One receiver that got everything is enough, and so is having none left: the controller judges engines (C6).
+  static SendResult Judge(const ActiveSend& send) {
+    SendResult whole;
+    for (const auto& [slot, result] : send.results) {
+      if (result.end == SendEnd::kComplete) {
+        return result;
+      }
+      if (result.end != SendEnd::kReceiverLeft) {
+        whole = result;
+      }
+    }
+    return whole;
   }
 
   // The mapping of the last lease where its files have not changed: warm pages, and loads already cut.

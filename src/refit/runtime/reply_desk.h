@@ -30,6 +30,9 @@ class ReplyDesk {
   Ticket Open(const sync::Stamp& stamp) {
     auto ticket = std::make_shared<exec::Mailbox<Reply>>(1);
     const std::lock_guard lock(mutex_);
+    if (closed_) {
+      ticket->Close();
+    }
     waiting_.push_back({stamp, ticket});
     return ticket;
   }
@@ -44,7 +47,15 @@ class ReplyDesk {
       }
     }
   }
-  // Nothing at the deadline.
+  // Nobody will answer any more: whoever waits gets nothing, at once.
+  void Close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    for (const Waiting& one : waiting_) {
+      one.ticket->Close();
+    }
+  }
+  // Nothing at the deadline, or after Close().
   std::optional<Reply> Wait(const Ticket& ticket, Instant deadline) {
     auto reply = ticket->Pop(deadline);
     const std::lock_guard lock(mutex_);
@@ -59,6 +70,7 @@ class ReplyDesk {
   };
   std::mutex mutex_;  // rpc threads open, the loop answers
   std::vector<Waiting> waiting_;
+  bool closed_ = false;
 };
 
 }  // namespace refit::runtime

@@ -299,7 +299,7 @@ void Session::Finish(const Status& status, Instant now, SessionEffects& out) {
   outcome.committed = committed_;
   outcome.digest = digest_;
   for (const Policy& policy : policies_) {
-    if (policy.sent && !policy.receivers.empty()) {
+    if (policy.sent && policy.delivered()) {
       outcome.published = policy.totals;
       break;
     }

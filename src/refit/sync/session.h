@@ -182,6 +182,8 @@ class Session {
     bool gone = false;
     Digest digest;
     TransferTotals totals;
+    // Whether it published to anyone: not where it had no receiver, or where all of them left and it drained.
+    bool delivered() const { return !receivers.empty() && totals.tensors > 0; }
   };
 
   // session.cc: events, failures, the end.

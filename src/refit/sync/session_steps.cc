@@ -146,7 +146,7 @@ bool Session::AllSent() const {
 Status Session::Verify() const {
   const Policy* first = nullptr;
   for (const Policy& policy : policies_) {
-    if (policy.receivers.empty()) {
+    if (!policy.delivered()) {
       continue;
     }
     if (first == nullptr) {
@@ -342,7 +342,7 @@ void Session::Send(Engine& engine, AgentCommandKind kind, Instant now, SessionEf
       break;
     case AgentCommandKind::kEnd:
       for (auto policy = policies_.rbegin(); policy != policies_.rend(); ++policy) {
-        digest_ = policy->receivers.empty() ? digest_ : policy->digest;
+        digest_ = policy->delivered() ? policy->digest : digest_;
       }
       command.digest = digest_;
       break;

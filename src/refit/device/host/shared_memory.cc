@@ -138,6 +138,21 @@ Status SharedMemory::AddName(std::string name) {
   return OkStatus();
 }
 
+Result<SharedName> SharedName::Make(std::string_view existing, std::string name) {
+  REFIT_RETURN_IF_ERROR(CheckName(existing));
+  REFIT_RETURN_IF_ERROR(CheckName(name));
+  if (link(PathOf(existing).c_str(), PathOf(name).c_str()) != 0) {
+    return SystemError(StrCat("give the name ", name, " to"), existing, errno);
+  }
+  return SharedName(std::move(name));
+}
+
+SharedName::~SharedName() {
+  if (!name_.empty()) {
+    shm_unlink(name_.c_str());
+  }
+}
+
 void SharedMemory::RemoveName(std::string_view name) {
   const auto found = std::find(aliases_.begin(), aliases_.end(), name);
   if (found != aliases_.end()) {

@@ -14,6 +14,7 @@
 #include "refit/base/str.h"
 #include "refit/device/copy.h"
 #include "refit/exec/clock.h"
+#include "refit/exec/random.h"
 #include "refit/transport/op_table.h"
 
 namespace refit::transport {
@@ -133,9 +134,13 @@ Result<ShmObject> ParseShmDescriptor(const Descriptor& descriptor) {
                          "it reads shm:/refit-<pid>-<start time>-<what>:<size>");
 }
 
+ShmTransport::ShmTransport() : tag_(ToHex(exec::RandomId()).substr(0, 8)) {}
+
+std::string ShmTransport::NextName(std::string_view what) { return StrCat(what, "-", tag_, "-", next_name_++); }
+
 Result<MutableBytes> ShmTransport::Allocate(std::string_view what, ByteCount size) {
   const std::lock_guard lock(mutex_);
-  const std::string name = device::OwnedName(StrCat(what, "-", next_name_++));
+  const std::string name = device::OwnedName(NextName(what));
   REFIT_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create(name, size));
   objects_.push_back(std::move(memory));
   return objects_.back()->bytes();
@@ -149,17 +154,9 @@ void ShmTransport::Release(MutableBytes memory) {
 // Each export is a name of its own, so that Unexport takes away exactly that one.
 Result<Descriptor> ShmTransport::Export(MutableBytes memory) {
   const std::lock_guard lock(mutex_);
-  return ExportAs(device::OwnedName(StrCat("export-", next_name_++)), memory);
-}
-
-Result<Descriptor> ShmTransport::ExportTo(const Incarnation& reader, MutableBytes memory) {
-  const std::lock_guard lock(mutex_);
-  return ExportAs(device::IncarnationName(StrCat("export-", next_name_++), reader), memory);
-}
-
-Result<Descriptor> ShmTransport::ExportAs(std::string name, MutableBytes memory) {
   for (const std::unique_ptr<SharedMemory>& object : objects_) {
     if (object->bytes().data() == memory.data() && object->bytes().size() == memory.size()) {
+      std::string name = device::OwnedName(NextName("export"));
       REFIT_RETURN_IF_ERROR(object->AddName(name));
       return Descriptor{StrCat(kDescriptorPrefix, name, ":", memory.size())};
     }

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "refit/base/ids.h"
 #include "refit/device/shared_memory.h"
 #include "refit/transport/transport.h"
 
@@ -26,7 +25,7 @@ Result<ShmObject> ParseShmDescriptor(const Descriptor& descriptor);  // safe on 
 
 class ShmTransport final : public Transport {
  public:
-  ShmTransport() = default;
+  ShmTransport();
   ~ShmTransport() override = default;  // unlinks what it allocated
 
   // Memory that Export accepts, a new object of its own. what: letters, digits, '-'.
@@ -39,17 +38,16 @@ class ShmTransport final : public Transport {
   bool can_map_in_place() const override { return true; }
   // memory: exactly what Allocate gave.
   Result<Descriptor> Export(MutableBytes memory) override;
-  // The same under a name that only this engine incarnation sees (settled D2): its ranks open it by that name.
-  Result<Descriptor> ExportTo(const Incarnation& reader, MutableBytes memory);
   void Unexport(const Descriptor& descriptor) override;
   Result<std::unique_ptr<Link>> Bind(std::string_view peer_address, Instant deadline) override;
   std::string Address() const override;
 
  private:
-  Result<Descriptor> ExportAs(std::string name, MutableBytes memory);  // needs mutex_
+  std::string NextName(std::string_view what);  // needs mutex_
 
   std::mutex mutex_;  // the agent's and the policy's loops both allocate; never held for long
   std::vector<std::unique_ptr<device::SharedMemory>> objects_;
+  const std::string tag_;  // tells this transport's names from those of another one in the same process
   std::uint64_t next_name_ = 1;
 };
 

@@ -1,0 +1,75 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The demo: a whole job on this machine, as child processes of the refit program. Engines start with random weights and
+// are refitted three times; then every byte that they serve is proven. No command line and no JSON in here.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/rpc/report.h"
+
+namespace refit::runtime {
+
+struct DemoOptions {
+  std::string program;         // refit itself
+  std::string engine_program;  // refit-engine
+  std::string model_folder;    // a checkpoint; or
+  std::string random_shape;    // a name of checkpoint::RandomShape, made in cache_folder
+  std::string cache_folder;
+  std::string logs_folder;  // made here
+  std::uint32_t tp_size = 0;  // 0: the largest of 3, 2, 1 that divides the model
+  std::uint32_t engine_count = 2;
+  std::uint32_t policy_count = 0;  // 0: 2, or as many as profile strict needs
+  bool strict = false;
+  std::string family = "c";
+  std::string prompt = "What is the capital of France?";
+  Duration start_deadline = std::chrono::seconds(90);
+  Duration sync_deadline = std::chrono::seconds(120);
+};
+
+struct DemoText {
+  std::string when;  // "before", "after refit 1"
+  std::vector<std::string> engines;  // what each engine said, by slot; token ids where there is no tokenizer
+};
+
+struct DemoRefit {
+  std::string name;  // "real weights"
+  rpc::SyncReport report;
+  double ceiling_seconds = 0;  // the same bytes and loads, once per engine, by two copying threads; 0: not measured
+};
+
+struct DemoReport {
+  std::string model;  // its folder
+  std::uint32_t tp_size = 0;
+  std::string logs_folder;
+  std::string timeline_path;
+  std::vector<DemoText> texts;
+  std::vector<DemoRefit> refits;
+  rpc::VerifyReport verification;
+};
+
+// Ceiling over measured time: 1 is as fast as this memory. 0 where it was not measured.
+double CeilingShare(const DemoRefit& refit);
+
+// What happens, as it happens. Thread: the caller's of RunDemo.
+class DemoSink {
+ public:
+  virtual ~DemoSink() = default;
+  virtual void Line(const std::string& text) = 0;
+  virtual void Text(const DemoText& text) = 0;
+  virtual void Refit(const DemoRefit& refit) = 0;
+  virtual void Progress(const rpc::SyncProgress& progress) = 0;
+};
+
+// Everything that it started is ended when it returns, and its shared memory removed, whatever happened. interrupted is
+// asked often, from another thread: true ends the demo soon, as CANCELLED.
+Result<DemoReport> RunDemo(const DemoOptions& options, DemoSink& sink, const std::function<bool()>& interrupted);
+
+}  // namespace refit::runtime
