@@ -1,0 +1,109 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <array>
+
+#include "refit/config/schema.h"
+
+namespace refit::config {
+namespace {
+
+using enum KeyKind;
+constexpr Needed kRequired = Needed::kRequired;
+constexpr Needed kOptional = Needed::kOptional;
+
+// In the order of the page. A parent stands before its keys.
+constexpr auto kKeys = std::to_array<KeySpec>({
+    {"job", kSection, "", "", "The job as a whole."},
+    {"job.name", kText, "refit", "a name", "Stands in log lines."},
+    {"job.profile", kWord, "resilient", "resilient | strict",
+     "What a failure means. `resilient`: a lost engine or a failed transfer costs that engine only, and the next sync repairs it. "
+     "`strict`: either ends the run."},
+
+    {"controller", kSection, "", "", "The controller process."},
+    {"controller.listen", kText, "127.0.0.1:0", "host:port", "Where it listens; port 0 takes a free one, which the ready line names."},
+
+    {"policies", kList, "", "at least one", "The policy workers, one entry per trainer rank.", kRequired},
+    {"policies[].rank", kInteger, "", "0 … count − 1, each once", "The trainer rank.", kRequired},
+    {"policies[].address", kText, "127.0.0.1:0", "host:port", "Where the worker listens; port 0 takes a free one."},
+    {"policies[].source", kText, "", "a folder", "Checkpoint that `--source policy-default` publishes.", kRequired},
+
+    {"engines", kList, "", "at least one", "The inference engines, one entry per slot of the fleet.", kRequired},
+    {"engines[].slot", kInteger, "", "0 … count − 1, each once", "The engine's place in the fleet.", kRequired},
+    {"engines[].kind", kWord, "reference", "reference | sglang | attach",
+     "`reference`: the agent starts `refit-engine`. `attach`: it drives the server at `url`. `sglang`: comes with the SGLang adapter."},
+    {"engines[].tp", kInteger, "1", "1 … 64", "Tensor-parallel ranks. Must divide heads, KV heads (or be a multiple of them), "
+     "vocabulary and intermediate size of the model."},
+    {"engines[].args", kTextList, "", "words", "Arguments of the engine that the agent starts, such as `[--model, DIR, --family, c]`."},
+    {"engines[].url", kText, "", "http://host:port", "The server to attach to (`kind: attach` only)."},
+    {"engines[].api_key_file", kText, "", "a file", "Its first line is the attached server's admin key."},
+    {"engines[].load_bytes", kBytes, "", "1 … 64 GiB", "As `transport.shm.load_bytes`, for this engine only."},
+
+    {"verify", kWord, "on_request", "always | on_request",
+     "When the hashes that a version must show are computed: right after each sync, or when `refit verify` asks."},
+
+    {"deadlines", kSection, "", "", "Every wait ends by one of these."},
+    {"deadlines.sync", kDuration, "60s", "more than 0", "A whole sync."},
+    {"deadlines.update", kDuration, "20s", "more than 0", "One `update` call of an engine."},
+    {"deadlines.call", kDuration, "10s", "more than 0", "Any other call of an engine."},
+    {"deadlines.launch", kDuration, "60s", "more than 0", "Starting an engine, until it is ready."},
+    {"deadlines.register", kDuration, "30s", "more than 0", "Reaching the controller at start."},
+    {"deadlines.verify", kDuration, "120s", "more than 0", "Computing or comparing all hashes of a version."},
+
+    {"transport", kSection, "", "", "How bytes cross."},
+    {"transport.name", kWord, "auto", "auto | shm | cuda_ipc | nixl | ucx",
+     "`auto` takes `shm`, the one that this build has: same host, host memory, two memory passes."},
+    {"transport.shm", kSection, "", "", "Shared memory of one host."},
+    {"transport.shm.load_bytes", kBytes, "4MiB", "1 … 64 GiB",
+     "What one update call carries. 4 MiB keeps two loads in the last-level cache; a real SGLang server wants 512MiB, since a call costs it milliseconds."},
+    {"transport.cuda_ipc", kSection, "", "", "Nothing to set yet.", kOptional, "cuda_ipc"},
+    {"transport.nixl", kSection, "", "", "Nothing to set yet.", kOptional, "nixl"},
+    {"transport.nixl.bucket_bytes", kBytes, "", "at least 1MiB", "Landing buffer of every peer; equal on both sides of every pair.",
+     kOptional, "nixl"},
+    {"transport.ucx", kSection, "", "", "Nothing to set yet.", kOptional, "ucx"},
+    {"transport.ucx.bucket_bytes", kBytes, "", "at least 1MiB", "Landing buffer of every peer; equal on both sides of every pair.",
+     kOptional, "ucx"},
+
+    {"generation", kSection, "", "", "NeMo-RL's generation block, under its names. Read so that one file serves both."},
+    {"generation.backend", kWord, "sglang", "sglang | vllm", "The kind of engine. This build drives `sglang`."},
+    {"generation.refit_transport", kWord, "", "auto | shm | cuda_ipc | nixl | ucx", "The same choice as `transport.name`: give either."},
+    {"generation.colocated", kSection, "", "", "Whether engines share the trainer's devices."},
+    {"generation.colocated.enabled", kSwitch, "false", "false", "Colocated generation passes weights another way."},
+    {"generation.colocated.resources", kSection, "", "", "What the engines have for themselves."},
+    {"generation.colocated.resources.gpus_per_node", kInteger, "", "at least 1", "GPUs of one node: an engine must fit on one."},
+    {"generation.colocated.resources.num_nodes", kInteger, "", "at least 1", "Nodes. Not read."},
+    {"generation.use_fault_tolerance", kSwitch, "false", "true | false", "Probing and recovery of engines; needs the three knobs below."},
+    {"generation.rollout_health_check_interval", kNumber, "", "more than 0", "Seconds between probes, e.g. 5.0."},
+    {"generation.rollout_health_check_timeout", kNumber, "", "more than 1.0",
+     "Seconds until a probe failed, e.g. 3.0. The server itself waits 1.0 in every probe."},
+    {"generation.rollout_health_check_first_wait", kNumber, "", "0 or more", "Seconds of grace after a launch, e.g. 0.0."},
+    {"generation.sglang_server_config", kSection, "", "", "The SGLang servers."},
+    {"generation.sglang_server_config.num_gpus", kInteger, "", "at least 1", "GPUs of all engines together. Not read."},
+    {"generation.sglang_server_config.num_gpus_per_engine", kInteger, "", "at most gpus_per_node", "GPUs of one engine."},
+    {"generation.sglang_server_config.needs_offload", kSwitch, "false", "true | false",
+     "Whether engines give their memory back between phases."},
+    {"generation.sglang_server_config.pause_generation_mode", kWord, "abort", "abort | retract | in_place",
+     "What a pause does with running requests. `in_place` keeps the KV cache of the old weights and is refused; `retract` needs sessions "
+     "(not family a)."},
+    {"generation.sglang_server_config.tp_size", kInteger, "", "equal to every engine's tp", "Tensor-parallel ranks."},
+    {"generation.sglang_server_config.dp_size", kInteger, "1", "1", "Data-parallel replicas inside one server: payloads are indexed by TP rank only."},
+    {"generation.sglang_server_config.pp_size", kInteger, "1", "1", "Pipeline stages."},
+    {"generation.sglang_server_config.ep_size", kInteger, "1", "1", "Expert-parallel shards: experts must arrive whole."},
+    {"generation.sglang_server_config.dtype", kWord, "bfloat16", "bfloat16 | auto", "Weights travel as raw BF16."},
+    {"generation.sglang_server_config.quantization", kWord, "none", "none", "Weights travel as raw BF16."},
+    {"generation.sglang_router_config", kFree, "", "", "Not read yet: nothing registers engines with a router."},
+    {"generation.refit_cfg", kSection, "", "", "Per transport."},
+    {"generation.refit_cfg.nixl", kSection, "", "", "Read where the transport is `nixl`.", kOptional, "nixl"},
+    {"generation.refit_cfg.nixl.update_weights_bucket_memory_ratio", kNumber, "", "more than 0, less than 1",
+     "Share of the smallest device's memory for one landing buffer.", kOptional, "nixl"},
+    {"generation.refit_cfg.nixl.device", kWord, "", "cpu | cuda", "Where landing buffers live.", kOptional, "nixl"},
+    {"generation.refit_cfg.nixl.release_after_refit", kSwitch, "", "true | false", "Whether they are given back after a refit.", kOptional, "nixl"},
+    {"generation.refit_cfg.nixl.backend_name", kText, "", "a NIXL backend", "", kOptional, "nixl"},
+    {"generation.refit_cfg.nixl.backend_init_params", kFree, "", "", "Passed to the backend.", kOptional, "nixl"},
+});
+
+}  // namespace
+
+std::span<const KeySpec> Keys() { return kKeys; }
+
+}  // namespace refit::config
