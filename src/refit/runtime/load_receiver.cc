@@ -209,7 +209,7 @@ LoadReceiver::PreparedCall LoadReceiver::MakeCall(const stream::AlignedGroup& gr
     prepared.totals.tensors += group[i].size() * ranks;
     prepared.totals.bytes += bytes * ranks;
     for (const std::uint32_t rank : stream.source.tp_ranks) {
-      prepared.call.ranks[REFIT_MUTANT("RC-PAY-03/rotate", rank, (rank + 1) % options_.tp_size)] = payload;
+      prepared.call.ranks[REFIT_MUTANT("RC-PAY-03/rotate-streams", rank, (rank + 1) % options_.tp_size)] = payload;
     }
   }
   prepared.totals.loads = 1;
