@@ -1,0 +1,197 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "refit/cli/command.h"
+#include "refit/cli/role.h"
+#include "refit/config/guards.h"
+#include "refit/config/schema.h"
+#include "refit/runtime/agent_host.h"
+#include "refit/runtime/model_fit.h"
+
+namespace refit::cli {
+namespace {
+
+struct Flags {
+  Form form = Form::kText;
+  std::string config;
+  std::string controller;
+  std::uint32_t slot = 0;
+  std::string engine;
+  std::optional<std::uint32_t> tp_size;
+  std::string url;
+  std::string api_key_file;
+  std::string load_bytes;
+  std::string pause;
+  std::string run_directory;
+  std::string listen = "127.0.0.1:0";
+  std::string engine_program;
+};
+
+sync::PauseMode ModeOf(config::PauseChoice pause) {
+  switch (pause) {
+    case config::PauseChoice::kAbort: return sync::PauseMode::kAbort;
+    case config::PauseChoice::kRetract: return sync::PauseMode::kRetract;
+    case config::PauseChoice::kInPlace: break;  // refused before (RC-CFG-06)
+  }
+  return sync::PauseMode::kAbort;
+}
+
+Result<std::string> ReadKey(const std::string& path) {
+  std::ifstream file(path);
+  std::string key;
+  if (!std::getline(file, key) || key.empty()) {
+    return InvalidArgument(fmt::format("--api-key-file {} holds no key", path), "its first line must be the server's admin key");
+  }
+  return key;
+}
+
+// What the flags and the file say together; flags win.
+struct Choice {
+  config::EngineOptions engine;
+  config::PauseChoice pause = config::PauseChoice::kAbort;
+  std::optional<config::Job> job;
+};
+
+Result<Choice> Choose(const Flags& flags, const Invocation& invocation) {
+  Choice choice;
+  config::EngineOptions& engine = choice.engine;
+  engine.load_bytes = 4 * kMiB;
+  if (!flags.config.empty()) {
+    REFIT_ASSIGN_OR_RETURN(choice.job, config::ReadJobFile(flags.config));
+    const auto& engines = choice.job->options.engines;
+    const auto found = std::find_if(engines.begin(), engines.end(),
+                                    [&](const config::EngineOptions& one) { return one.slot == flags.slot; });
+    if (found == engines.end()) {
+      return InvalidArgument(fmt::format("--slot is {}, which {} does not list", flags.slot, flags.config),
+                             "give a slot of its engines");
+    }
+    engine = *found;
+    choice.pause = choice.job->options.generation.pause;
+  }
+  engine.slot = flags.slot;
+  if (!flags.engine.empty()) {
+    engine.kind = flags.engine == "attach"   ? config::EngineChoice::kAttach
+                  : flags.engine == "sglang" ? config::EngineChoice::kSglang
+                                             : config::EngineChoice::kReference;
+  }
+  engine.tp_size = flags.tp_size.value_or(engine.tp_size);
+  engine.url = flags.url.empty() ? engine.url : flags.url;
+  engine.api_key_file = flags.api_key_file.empty() ? engine.api_key_file : flags.api_key_file;
+  if (!flags.load_bytes.empty()) {
+    auto bytes = config::ParseBytes(flags.load_bytes);
+    if (!bytes.has_value()) {
+      return bytes.status().WithContext("--load-bytes");
+    }
+    engine.load_bytes = *bytes;
+  }
+  if (!flags.pause.empty()) {
+    choice.pause = flags.pause == "retract"    ? config::PauseChoice::kRetract
+                   : flags.pause == "in_place" ? config::PauseChoice::kInPlace
+                                               : config::PauseChoice::kAbort;
+  }
+  if (!invocation.after_dashes.empty()) {
+    engine.args = invocation.after_dashes;
+  }
+  return choice;
+}
+
+Result<runtime::AgentHostOptions> MakeOptions(const Flags& flags, const Invocation& invocation) {
+  REFIT_ASSIGN_OR_RETURN(const Choice choice, Choose(flags, invocation));
+  const config::EngineOptions& engine = choice.engine;
+  if (engine.kind == config::EngineChoice::kSglang) {
+    return Unimplemented("--engine is sglang: launching SGLang comes with the SGLang adapter",
+                         "start the server yourself and use --engine attach --url http://host:port");
+  }
+  // Asked again here, since no file need have come in between (RC-CFG-05, -06).
+  REFIT_RETURN_IF_ERROR(config::CheckEngine(engine));
+  REFIT_RETURN_IF_ERROR(config::CheckPauseMode(config::BackendChoice::kSglang, choice.pause, engine));
+
+  REFIT_RETURN_IF_ERROR(runtime::CheckModelFits(engine.args, engine.tp_size).WithContext("--tp"));
+
+  runtime::AgentHostOptions options;
+  options.slot = SlotIndex(engine.slot);
+  REFIT_ASSIGN_OR_RETURN(options.controller,
+                         ControllerAddress(flags.controller, choice.job.has_value() ? &*choice.job : nullptr));
+  options.listen = flags.listen;
+  options.kind = engine.kind == config::EngineChoice::kAttach ? runtime::EngineKind::kAttach : runtime::EngineKind::kReference;
+  options.tp_size = engine.tp_size;
+  options.engine_program = flags.engine_program.empty() ? invocation.program_folder + "/refit-engine" : flags.engine_program;
+  options.engine_args = engine.args;
+  options.url = engine.url;
+  if (!engine.api_key_file.empty()) {
+    REFIT_ASSIGN_OR_RETURN(options.admin_key, ReadKey(engine.api_key_file));
+  }
+  options.run_directory = flags.run_directory;
+  if (options.run_directory.empty()) {
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+    options.run_directory = (folder / fmt::format("refit-agent-{}-{}", engine.slot, getpid())).string();
+  }
+  options.load_bytes = engine.load_bytes;
+  options.pause_mode = ModeOf(choice.pause);
+  if (choice.job.has_value()) {
+    const config::DeadlineOptions& deadlines = choice.job->options.deadlines;
+    options.launch_deadline = deadlines.launch;
+    options.call_deadline = deadlines.call;
+    options.update_deadline = deadlines.update;
+    options.register_deadline = deadlines.registration;
+  }
+  return options;
+}
+
+int RunAgent(const Flags& flags, const Invocation& invocation) {
+  SetOnInterrupt(ExitIn(flags.form));
+  auto options = MakeOptions(flags, invocation);
+  if (!options.has_value()) {
+    return Fail(flags.form, kUsage, options.status());
+  }
+  NameRole(fmt::format("agent-{}", flags.slot));
+  const auto host = runtime::AgentHost::Start(*std::move(options));
+  if (!host.has_value()) {
+    return Fail(flags.form, kFailed, host.status());
+  }
+  return ServeUntilInterrupted(flags.form, {"agent", (*host)->address(), (*host)->engine_url()});
+}
+
+}  // namespace
+
+Run AddAgent(CLI::App& app, const Invocation& invocation) {
+  auto flags = std::make_shared<Flags>();
+  app.description("Run an agent: it owns one engine, receives weights for it and drives its sessions.");
+  app.add_option("--slot", flags->slot, "the engine's place in the fleet")->required();
+  app.add_option("--controller", flags->controller, "the controller's address");
+  app.add_option("--engine", flags->engine,
+                 "reference: start refit-engine; attach: drive the server at --url; sglang: not in this build")
+      ->check(CLI::IsMember({"reference", "sglang", "attach"}));
+  app.add_option("--tp", flags->tp_size, "tensor-parallel ranks (default 1)");
+  app.add_option("--url", flags->url, "the server to attach to");
+  app.add_option("--api-key-file", flags->api_key_file, "file whose first line is its admin key");
+  app.add_option("--load-bytes", flags->load_bytes, "what one update call carries (default 4MiB)");
+  app.add_option("--pause-mode", flags->pause, "what a pause does with running requests (default abort)")
+      ->check(CLI::IsMember({"abort", "retract", "in_place"}));
+  app.add_option("--run-directory", flags->run_directory, "logs and keys of the engine (default: a folder of its own in the temporary one)");
+  app.add_option("--listen", flags->listen, "host:port; port 0 takes a free one")->capture_default_str();
+  app.add_option("--engine-program", flags->engine_program, "refit-engine (default: beside this program)");
+  app.add_option("--config", flags->config, "the job's file; --slot picks its entry, other flags win over it");
+  AddFormFlag(app, flags->form);
+  app.footer(
+      "What follows -- goes to the engine.\n"
+      "Example:\n  refit agent --slot 0 --controller 127.0.0.1:41233 --engine reference --tp 3 -- --model models/smol --family c\n"
+      "  refit agent --slot 1 --controller 127.0.0.1:41233 --engine attach --url http://127.0.0.1:30000");
+  return [flags, &invocation] { return RunAgent(*flags, invocation); };
+}
+
+}  // namespace refit::cli

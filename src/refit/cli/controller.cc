@@ -1,0 +1,60 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "refit/cli/command.h"
+#include "refit/cli/role.h"
+#include "refit/config/job_file.h"
+#include "refit/runtime/controller_host.h"
+
+namespace refit::cli {
+namespace {
+
+struct Flags {
+  Form form = Form::kText;
+  std::string config;
+  std::string listen;
+};
+
+int RunController(const Flags& flags) {
+  SetOnInterrupt(ExitIn(flags.form));
+  const auto job = config::ReadJobFile(flags.config);
+  if (!job.has_value()) {
+    return Fail(flags.form, kUsage, job.status());
+  }
+  runtime::ControllerHostOptions options;
+  options.listen = flags.listen.empty() ? job->options.listen : flags.listen;
+  options.profile = job->options.profile == config::ProfileChoice::kStrict ? sync::kStrict : sync::kResilient;
+  for (const config::EngineOptions& engine : job->options.engines) {
+    options.slots.emplace_back(engine.slot);
+  }
+  for (const config::PolicyOptions& policy : job->options.policies) {
+    options.policy_ranks.emplace_back(policy.rank);
+  }
+  options.verify = job->options.verify == config::VerifyChoice::kAlways ? runtime::VerifyWhen::kAlways
+                                                                        : runtime::VerifyWhen::kOnRequest;
+  options.verify_deadline = job->options.deadlines.verify;
+  NameRole("controller");
+  const auto host = runtime::ControllerHost::Start(options);
+  if (!host.has_value()) {
+    return Fail(flags.form, kFailed, host.status());
+  }
+  return ServeUntilInterrupted(flags.form, {"controller", (*host)->address(), {}});
+}
+
+}  // namespace
+
+Run AddController(CLI::App& app, const Invocation&) {
+  auto flags = std::make_shared<Flags>();
+  app.description("Run the controller: it decides, and never touches weights.");
+  app.add_option("--config", flags->config, "the job's configuration file (docs/configuration.md)")->required();
+  app.add_option("--listen", flags->listen, "host:port instead of the file's controller.listen; port 0 takes a free one");
+  AddFormFlag(app, flags->form);
+  app.footer("Example:\n  refit controller --config job.yaml\n  # prints: refit controller: ready address=127.0.0.1:41233 pid=4711");
+  return [flags] { return RunController(*flags); };
+}
+
+}  // namespace refit::cli

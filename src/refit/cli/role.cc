@@ -1,0 +1,47 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/cli/role.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "refit/cli/command.h"
+#include "refit/observe/log.h"
+
+namespace refit::cli {
+
+void AddFormFlag(CLI::App& app, Form& form) {
+  app.add_flag_callback(
+      "--json", [&form] { form = Form::kJson; }, "print exactly one JSON object, also on error");
+}
+
+void NameRole(const std::string& role) { observe::SetLogRole(role); }
+
+int ServeUntilInterrupted(Form form, const ReadyLine& ready) {
+  SetOnInterrupt(OnInterrupt::kStop);
+  if (form == Form::kJson) {
+    Print(ReadyAsJson(ready));
+  } else {
+    Print(fmt::format("refit {}: ready address={} pid={}{}", ready.role, ready.address, getpid(),
+                      ready.engine.empty() ? "" : " engine=" + ready.engine));
+  }
+  WaitForInterrupt();
+  observe::LogInfo("asked to stop");
+  return kOk;
+}
+
+Result<std::string> ControllerAddress(const std::string& flag, const config::Job* job) {
+  if (!flag.empty()) {
+    return flag;
+  }
+  if (job != nullptr && !job->options.listen.ends_with(":0")) {
+    return job->options.listen;
+  }
+  return InvalidArgument("--controller is missing",
+                         "give the address that the controller's ready line shows, or a fixed port as controller.listen");
+}
+
+}  // namespace refit::cli

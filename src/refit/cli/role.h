@@ -1,0 +1,32 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the long-lived roles have in common on the command line.
+
+#pragma once
+
+#include <string>
+
+#include "refit/base/status.h"
+#include "refit/cli/interrupt.h"
+#include "refit/cli/json_report.h"
+#include "refit/cli/output.h"
+#include "refit/config/job_file.h"
+
+namespace CLI {
+class App;
+}
+
+namespace refit::cli {
+
+void AddFormFlag(CLI::App& app, Form& form);  // --json
+
+void NameRole(const std::string& role);  // in log lines
+
+// Prints the ready line, then waits for SIGINT or SIGTERM. The caller's host ends by its destructor.
+int ServeUntilInterrupted(Form form, const ReadyLine& ready);
+
+// --controller, or the configuration's address where that names a port.
+Result<std::string> ControllerAddress(const std::string& flag, const config::Job* job);
+
+}  // namespace refit::cli
