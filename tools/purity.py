@@ -28,6 +28,8 @@ ALLOWED = re.compile("|".join([
     r"__cxa_(begin_catch|end_catch|rethrow|throw|allocate_exception|free_exception|pure_virtual|atexit|guard_\w+|"
     r"throw_bad_array_new_length)",
     r"std::(__throw_\w+|terminate|__glibcxx_assert_fail)\(.*",
+    # Reference counts of shared_ptr: it only asks whether they need atomic operations.
+    r"__libc_single_threaded",
     # Containers and strings.
     r"std::_Rb_tree_\w+\(.*|std::__detail::_List_node_base::.*",
     r".*\bstd::(__cxx11::)?basic_string(_view)?<char, .*",
