@@ -387,10 +387,10 @@ void EngineAgent::AnswerOvertakers(EngineAgentEffects& out) {
 
 // The incarnation ends. Nothing is called any more, whatever was outstanding.
 void EngineAgent::Kill(const Status& status, EngineAgentEffects& out) {
+  out.emplace_back(KillEngine{status.message()});  // first: whoever stops the transfer need not wait for a hung call
   if (transfer_ == Transfer::kRunning) {
     out.emplace_back(StopTransfer{transfer_attempt_});
   }
-  out.emplace_back(KillEngine{status.message()});
   phase_ = AgentPhase::kDead;
   residue_ = Residue::Unknown();
   outstanding_.reset();

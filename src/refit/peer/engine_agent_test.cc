@@ -372,6 +372,7 @@ TEST_F(EngineAgentTest, AnAbortIsConfirmedWhenTheTransferIsFencedAndItsUpdateAns
   EXPECT_EQ(Replies()[1].residue.kind, ResidueKind::kMixed);
 }
 
+// RX-XFER-05: so no sender is told to fill a load slot again (that waits for every agent) while an old read may run.
 TEST_F(EngineAgentTest, AnAttemptWaitsForTheFenceOfTheOneBefore) {
   DoUntil(Kind::kTransfer);
   Deadline(std::chrono::seconds(10));
@@ -406,6 +407,7 @@ TEST_F(EngineAgentTest, EventsOfAnotherAttemptAreIgnored) {
   EXPECT_TRUE(effects_.empty());
 }
 
+// RC-ROLE-02: every TP rank has its receiver, one stream's or its own.
 TEST_F(EngineAgentTest, StreamsMustFeedEachRankOnce) {
   AgentCommand command = Command(Kind::kAttempt);
   command.streams.clear();

@@ -102,15 +102,13 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   }
 
   rpc::SyncReport Sync(const rpc::SyncRequest& request, const rpc::ProgressSink& progress) override {
-    const auto ticket = std::make_shared<exec::Mailbox<rpc::SyncReport>>(1);
-    waiting_.With([&](Waiting& waiting) {
-      waiting.tickets.emplace(request.request_id, ticket);
-      waiting.sources[request.request_id] = request.source;
-    });
+    const Ticket ticket = std::make_shared<exec::Mailbox<rpc::SyncReport>>(1);
+    tickets_.With([&](Tickets& tickets) { tickets.emplace(request.request_id, ticket); });
     Status status = mailbox_.Push(control::SyncRequested{request.request_id, request.source, request.budget});
     const Instant deadline = exec::Now() + request.budget + kReplyMargin;
     while (status.ok()) {
       if (auto report = ticket->Pop(std::min(deadline, exec::Now() + kProgressInterval))) {
+        report->source = request.source;
         if (report->status.ok() && options_.verify == VerifyWhen::kAlways) {
           verifier_.Learn(report->version, request.source, TpSizes(*report), PolicyForHashes(), options_.verify_deadline);
         }
@@ -122,6 +120,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
         progress(Progress());
       }
     }
+    tickets_.With([&ticket](Tickets& tickets) {
+      std::erase_if(tickets, [&ticket](const auto& waiting) { return waiting.second == ticket; });
+    });
     rpc::SyncReport report;
     report.request_id = request.request_id;
     report.source = request.source;
@@ -184,10 +185,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     std::map<SlotIndex, Agent> agents;
     std::map<PolicyRank, Policy> policies;
   };
-  struct Waiting {
-    std::multimap<std::string, std::shared_ptr<exec::Mailbox<rpc::SyncReport>>> tickets;
-    std::map<std::string, std::string> sources;
-  };
+  using Ticket = std::shared_ptr<exec::Mailbox<rpc::SyncReport>>;  // shared by a waiting rpc thread and the loop
+  using Tickets = std::multimap<std::string, Ticket>;              // by request id
 
   static std::vector<PolicyRank> ranks_in_order(const Peers& peers) {
     std::vector<PolicyRank> ranks;
@@ -282,22 +281,17 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   }
 
   void Carry(const control::SyncAnswered& effect) {
-    rpc::SyncReport report = MakeReport(effect);
+    const rpc::SyncReport report = MakeReport(effect);
     if (!report.status.ok()) {
       observe::LogWarning(StrCat("sync ", effect.request_id, ": ", report.status.ToString()));
     }
-    std::vector<std::shared_ptr<exec::Mailbox<rpc::SyncReport>>> tickets;
-    waiting_.With([&](Waiting& waiting) {
-      const auto [begin, end] = waiting.tickets.equal_range(effect.request_id);
+    tickets_.With([&](Tickets& tickets) {
+      const auto [begin, end] = tickets.equal_range(effect.request_id);
       for (auto it = begin; it != end; ++it) {
-        tickets.push_back(it->second);
+        static_cast<void>(it->second->Push(report));
       }
-      waiting.tickets.erase(begin, end);
-      report.source = waiting.sources[effect.request_id];
+      tickets.erase(begin, end);
     });
-    for (const auto& ticket : tickets) {
-      static_cast<void>(ticket->Push(report));
-    }
   }
 
   rpc::SyncReport MakeReport(const control::SyncAnswered& effect) {
@@ -418,7 +412,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   Verifier verifier_;
   exec::Mailbox<control::ControllerEvent> mailbox_{kMailboxCapacity};
   exec::Watched<Peers> peers_;
-  exec::Watched<Waiting> waiting_;
+  exec::Watched<Tickets> tickets_;
   exec::Watched<rpc::FleetReport> snapshot_;
   std::unique_ptr<rpc::Server> server_;
   std::thread loop_;

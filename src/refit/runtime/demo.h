@@ -29,6 +29,7 @@ struct DemoOptions {
   std::uint32_t policy_count = 0;  // 0: 2, or as many as profile strict needs
   bool strict = false;
   std::string family = "c";
+  enum class After : std::uint8_t { kEnd, kKeepRunning } after = After::kEnd;  // kKeepRunning: until interrupted
   std::string prompt = "What is the capital of France?";
   Duration start_deadline = std::chrono::seconds(90);
   Duration sync_deadline = std::chrono::seconds(120);
@@ -48,6 +49,7 @@ struct DemoRefit {
 struct DemoReport {
   std::string model;  // its folder
   std::uint32_t tp_size = 0;
+  std::string controller;  // its address, while it runs
   std::string logs_folder;
   std::string timeline_path;
   std::vector<DemoText> texts;
@@ -66,6 +68,7 @@ class DemoSink {
   virtual void Text(const DemoText& text) = 0;
   virtual void Refit(const DemoRefit& refit) = 0;
   virtual void Progress(const rpc::SyncProgress& progress) = 0;
+  virtual void Done(const DemoReport& report) = 0;  // everything is measured and proven; the roles still run
 };
 
 // Everything that it started is ended when it returns, and its shared memory removed, whatever happened. interrupted is
