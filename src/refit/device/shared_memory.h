@@ -3,7 +3,7 @@
 //
 // POSIX shared-memory objects with names that say whose they are, and the load slot that torch can map.
 //
-// A name is "/refit-<pid>-<start time>-<what>": every role sweeps names of dead owners at start (settled D2), so
+// A name is "/refit-<pid>-<start time>-n<pid namespace>-<what>": every role sweeps names of dead owners at start (settled D2), so
 // nothing outlives a crash for long.
 
 #pragma once
@@ -31,7 +31,7 @@ struct ProcessIdentity {
 ProcessIdentity ThisProcess();
 bool IsRunning(const ProcessIdentity& process);  // false for a zombie: it maps nothing any more
 
-// "/refit-4711-88231-`what`" for this process. what: letters, digits, '-'.
+// "/refit-4711-88231-n4026531836-`what`" for this process: pid, start time, pid namespace. what: letters, digits, '-'.
 std::string OwnedName(std::string_view what);
 
 // The name of `what` for one engine incarnation, never used again (RC-PAY-10). For SharedMemory::AddName.
@@ -40,8 +40,11 @@ std::string IncarnationName(std::string_view what, const Incarnation& incarnatio
 // Whose name it is; nothing when it is not of our form. Safe on text from outside.
 std::optional<ProcessIdentity> OwnerOf(std::string_view name);
 
-// Removes every object in /dev/shm whose owner (pid and start time in the name) is dead. Returns the names removed.
-// An object whose creator holds it locked is left alone: containers may share /dev/shm but not their pids.
+// Whether the pid in a name is of our pid namespace, so that we can tell whether its owner lives.
+bool CountsPidsAsWeDo(std::string_view name);
+
+// Removes every name in /dev/shm whose owner (pid and start time in it) is dead. Returns the names removed. Of another
+// pid namespace (containers may share /dev/shm but not their pids) only what no creator holds locked.
 std::vector<std::string> SweepDeadOwners();
 
 // An object mapped into this process. Owns the mapping, and the name where it was created here.

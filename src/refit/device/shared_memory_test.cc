@@ -48,10 +48,27 @@ ProcessIdentity DeadProcess() {
 TEST(OwnedName, CarriesPidAndStartTime) {
   const std::string name = OwnedName("load-0");
   const ProcessIdentity self = ThisProcess();
-  EXPECT_EQ(name, StrCat("/refit-", getpid(), "-", self.start_time, "-load-0"));
+  EXPECT_TRUE(name.starts_with(StrCat("/refit-", getpid(), "-", self.start_time, "-n"))) << name;
+  EXPECT_TRUE(name.ends_with("-load-0")) << name;
+  EXPECT_TRUE(CountsPidsAsWeDo(name));
+  EXPECT_FALSE(CountsPidsAsWeDo(StrCat("/refit-", getpid(), "-", self.start_time, "-n1-load-0")));
   EXPECT_EQ(OwnerOf(name), self);
   EXPECT_TRUE(IsRunning(self));
   EXPECT_FALSE(IsRunning({self.pid, self.start_time + 1}));  // a pid that was used again
+}
+
+// An agent's further name for a live policy worker's object goes with the agent (settled D2).
+TEST(SweepDeadOwners, TakesADeadOwnersNameOfALiveObject) {
+  const ProcessIdentity dead = DeadProcess();
+  const auto object = SharedMemory::Create(OwnedName("shared"), 4096);
+  ASSERT_TRUE(object.has_value());
+  const std::string mine = (*object)->name();
+  const std::string tag = mine.substr(mine.find("-n"), mine.rfind("-shared") - mine.find("-n"));
+  const std::string alias = StrCat("/refit-", dead.pid, "-", dead.start_time, tag, "-alias");
+  ASSERT_EQ(link(StrCat("/dev/shm", mine).c_str(), StrCat("/dev/shm", alias).c_str()), 0);
+  const std::vector<std::string> removed = SweepDeadOwners();
+  EXPECT_NE(std::find(removed.begin(), removed.end(), alias), removed.end());
+  EXPECT_TRUE(SharedMemory::Open(mine, 4096).has_value());
 }
 
 TEST(OwnerOf, RefusesEveryOtherText) {
@@ -203,7 +220,8 @@ TEST(SweepDeadOwners, RemovesWhatAKilledProcessLeft) {
   }
   ProcessIdentity identity;
   ASSERT_EQ(read(ends[0], &identity, sizeof(identity)), static_cast<ssize_t>(sizeof(identity)));
-  const std::string name = StrCat("/refit-", identity.pid, "-", identity.start_time, "-killed");
+  const std::string ours = OwnedName("killed");
+  const std::string name = StrCat("/refit-", identity.pid, "-", identity.start_time, ours.substr(ours.find("-n")));
   EXPECT_TRUE(Exists(name));
   EXPECT_THAT(SweepDeadOwners(), Not(Contains(name)));
   kill(child, SIGKILL);

@@ -3,6 +3,7 @@
 //
 // Who owns a name in /dev/shm, and whether that process still runs.
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,6 +67,13 @@ std::optional<ProcessState> StateOf(std::int32_t pid) {
   return error == std::errc() ? std::optional(result) : std::nullopt;
 }
 
+// "n4026531836-": the pid namespace that the pid in a name counts in. Containers may share /dev/shm but not their pids.
+std::string NamespaceTag() {
+  struct stat status = {};
+  REFIT_CHECK(stat("/proc/self/ns/pid", &status) == 0, "/proc is not mounted");
+  return StrCat("n", status.st_ino, "-");
+}
+
 }  // namespace
 
 ProcessIdentity ThisProcess() {
@@ -82,9 +90,14 @@ bool IsRunning(const ProcessIdentity& process) {
 
 std::string OwnedName(std::string_view what) {
   const ProcessIdentity self = ThisProcess();
-  const std::string name = StrCat(kPrefix, self.pid, "-", self.start_time, "-", what);
+  const std::string name = StrCat(kPrefix, self.pid, "-", self.start_time, "-", NamespaceTag(), what);
   REFIT_CHECK(OwnerOf(name).has_value(), "the name of shared memory is letters, digits and '-', not too long");
   return name;
+}
+
+bool CountsPidsAsWeDo(std::string_view name) {
+  const std::optional<ProcessIdentity> owner = OwnerOf(name);
+  return owner && name.substr(StrCat(kPrefix, owner->pid, "-", owner->start_time, "-").size()).starts_with(NamespaceTag());
 }
 
 std::string IncarnationName(std::string_view what, const Incarnation& incarnation) {

@@ -182,6 +182,12 @@ std::vector<std::string> SweepDeadOwners() {
     if (!owner || IsRunning(*owner)) {
       continue;
     }
+    if (CountsPidsAsWeDo(name)) {
+      if (shm_unlink(name.c_str()) == 0) {
+        removed.push_back(name);
+      }
+      continue;
+    }
     const int file = shm_open(name.c_str(), O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) {
       continue;  // another user's, or gone already
