@@ -30,6 +30,32 @@ TEST(Controller, StaleUntilASyncHasSucceededAndFromTheStartOfTheNext) {
   EXPECT_TRUE(rig.controller().stale());
 }
 
+// RC-SYNC-02, as settled: latch, stale, who is bound, envelope. Each alone stops what comes after it.
+TEST(Controller, ASyncChecksTheLatchThenGoesStaleThenLooksWhoIsThereThenTouchesEngines) {
+  FleetRig rig({.profile = sync::kStrict});
+  EXPECT_TRUE(rig.Sync().status.ok());
+  const std::size_t calls = rig.log().size();
+  rig.LoseAgent(1);
+  EXPECT_EQ(rig.Sync().status.code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(rig.controller().stale());
+  EXPECT_EQ(rig.log().size(), calls);
+  rig.Launch(1);
+  rig.engine(1).SetFault(Operation::kUpdate, {});
+  EXPECT_FALSE(rig.Sync().status.ok());
+  rig.LoseAgent(1);
+  EXPECT_EQ(rig.Sync().status.code(), StatusCode::kFailedPrecondition);  // the latch, although engine 1 is missing too
+}
+
+// RC-RPC-02: over no engines at all, "every engine succeeded" is no success.
+TEST(Controller, ARefitOfAnEmptyFleetIsAnError) {
+  for (const sync::Profile& profile : {sync::kStrict, sync::kResilient}) {
+    FleetRig rig({.profile = profile, .engines = 0, .policies = 1});
+    EXPECT_FALSE(rig.Sync().status.ok());
+    EXPECT_THAT(rig.commits(), IsEmpty());
+    EXPECT_EQ(rig.controller().committed(), WeightVersion(0));
+  }
+}
+
 // RC-SYNC-07: refused at once, with no side effect.
 TEST(Controller, ASecondSyncIsRefusedWhileOneRuns) {
   FleetRig rig({});
@@ -84,6 +110,17 @@ TEST(Controller, AFailedSyncLeavesTheCommittedVersionAndBurnsWhatItOpened) {
   EXPECT_EQ(rig.controller().committed(), WeightVersion(1));
   EXPECT_EQ(rig.Sync().outcome->version, WeightVersion(3));  // 2 is burned
   EXPECT_EQ(rig.controller().committed(), WeightVersion(3));
+}
+
+// RC-VER-05: an engine records the number with its first accepted load; that proves no refit.
+TEST(Controller, TheLabelThatAnEngineReportsIsNoProofOfItsVersion) {
+  FleetRig rig({.profile = sync::kStrict, .engines = 1, .policies = 1});
+  rig.engine(0).SetFault(Operation::kUpdate, {.skip = 1});
+  EXPECT_FALSE(rig.Sync().status.ok());
+  EXPECT_EQ(rig.engine(0).label(), WeightVersion(1));
+  EXPECT_EQ(rig.controller().committed(), WeightVersion(0));
+  EXPECT_EQ(rig.controller().slots()[0].version, WeightVersion(0));
+  EXPECT_FALSE(rig.controller().slots()[0].serving);
 }
 
 // RC-VER-03.

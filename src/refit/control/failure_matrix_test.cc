@@ -241,7 +241,7 @@ TEST(Failure, AmongFailuresOfOneStepTheFirstInSlotOrderIsPrimary) {
   EXPECT_THAT(answer.outcome->notes, ::testing::Contains(HasSubstr("engine 2: pause")));
 }
 
-// RC-SESS-08, RC-TERM-01: nobody is resumed; the transfer's error stays primary.
+// RC-SESS-08, RC-TERM-01, RC-TERM-03: nobody is resumed, nor by a later sync; the transfer's error stays primary.
 TEST(Failure, StrictLatchesAFailedTransferAndResumesNobody) {
   FleetRig rig({.profile = sync::kStrict});
   rig.engine(0).SetFault(Operation::kUpdate, {.skip = 1});
@@ -299,6 +299,7 @@ TEST(Failure, APolicyWorkerLostBeforeTheFirstUpdateSendsEnginesBackToTheOldVersi
   }
 }
 
+// RX-XFER-09: what an engine with an open session gets next goes by its family; a nested `begin` would kill family B.
 TEST(Failure, APolicyWorkerLostInMidLoadLeavesMixedEnginesThatTheNextSyncRepairs) {
   for (const SessionFamily family : kFamilies) {
     FleetRig rig({.family = family});
@@ -347,6 +348,27 @@ TEST(Failure, ResilientDetachesALostAgentAtAnyStepAndServesTheRest) {
     }
     ExpectNextSyncWorks(rig, 3);
   }
+}
+
+// RX-COMMIT-09: the decision and every exclusion reach the caller.
+TEST(Failure, TheCallerLearnsWhoServesWhatAndWhyTheOthersDoNot) {
+  FleetRig rig({.engines = 3});
+  rig.engine(1).SetFault(Operation::kUpdate, {.skip = 1});
+  const control::SyncAnswered answer = rig.Sync();
+  ASSERT_TRUE(answer.outcome.has_value());
+  EXPECT_EQ(answer.outcome->version, WeightVersion(1));
+  EXPECT_TRUE(answer.outcome->committed);
+  ASSERT_EQ(answer.outcome->engines.size(), 3U);
+  for (const sync::EngineOutcome& engine : answer.outcome->engines) {
+    EXPECT_EQ(engine.serving, engine.slot != SlotIndex(1));
+    EXPECT_EQ(engine.status.ok(), engine.serving);
+    EXPECT_NE(engine.pause_sent, Instant{});
+    EXPECT_EQ(engine.resume_answered != Instant{}, engine.serving);
+  }
+  EXPECT_THAT(answer.outcome->engines[1].status.message(), HasSubstr("update refused: fault in update"));
+  EXPECT_EQ(answer.outcome->engines[1].residue.kind, ResidueKind::kMixed);
+  ASSERT_EQ(rig.commits()[0].excluded.size(), 1U);
+  EXPECT_EQ(rig.commits()[0].excluded[0].first, SlotIndex(1));
 }
 
 // RX-COMMIT-03, -07: excluded and alive means held; and only ACTIVATE wakes it.

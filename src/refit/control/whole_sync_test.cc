@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/fleet_rig.h"
 
 namespace refit::testing {
@@ -133,6 +135,38 @@ TEST(WholeSync, TheStallIsFromPauseSentToResumeAnswered) {
   const control::SyncAnswered answer = rig.Sync();
   EXPECT_NE(answer.outcome->engines[0].pause_sent, Instant{});
   EXPECT_GE(answer.outcome->engines[0].resume_answered, answer.outcome->engines[0].pause_sent);
+}
+
+// RX-COMMIT-12: one slow flush does not hold up the others' `begin`; but nobody is sent a load before all are ready,
+// and nobody resumes before the decision.
+TEST(WholeSync, ResilientEnginesWaitForEachOtherAtTwoBarriersOnly) {
+  FleetRig rig({.profile = sync::kResilient, .loads = 1});
+  rig.engine(0).SetFault(Operation::kFlush, {.times = 2});
+  EXPECT_TRUE(rig.Sync().status.ok());
+  const auto at = [&rig](const char* call) { return std::find(rig.log().begin(), rig.log().end(), call); };
+  const auto flushed = at("0 begin") - 1;
+  EXPECT_EQ(*flushed, "0 flush");
+  EXPECT_LT(at("1 begin"), flushed);
+  EXPECT_LT(at("0 begin"), std::min(at("0 update"), at("1 update")));
+  EXPECT_LT(std::max(at("0 end"), at("1 end")), std::min(at("0 resume"), at("1 resume")));
+}
+
+// RX-XFER-08: the weights are leased before anybody is paused, and given back when the refit has concluded, however.
+TEST(WholeSync, TheLeaseLastsFromBeforeThePauseUntilTheEnd) {
+  FleetRig rig({});
+  for (const bool fails : {false, true}) {
+    int seen = 0;
+    rig.on_agent_command = [&](SlotIndex, const sync::AgentCommand&) {
+      EXPECT_TRUE(rig.leased(0) && rig.leased(1));
+      return ++seen > 0;
+    };
+    for (std::uint32_t slot = 0; fails && slot < 2; ++slot) {
+      rig.engine(slot).SetFault(Operation::kUpdate, {});
+    }
+    EXPECT_EQ(rig.Sync().status.ok(), !fails);
+    EXPECT_GT(seen, 0);
+    EXPECT_FALSE(rig.leased(0) || rig.leased(1));
+  }
 }
 
 TEST(WholeSync, VerifyAlwaysKeepsTheLeaseOfASuccess) {

@@ -168,10 +168,14 @@ TEST_F(SessionTest, TheLossOfAnotherIncarnationIsNoLoss) {
   EXPECT_EQ(Find<Finished>()->outcome.status.message(), "engine 0: gone");
 }
 
+// RX-TIME-01: each step takes what is left of one budget, and says it as a duration.
 TEST_F(SessionTest, ABudgetIsWhatIsLeftAndTheFirstDeadlineLeavesTimeToUndo) {
   command_ = Find<SendToAgent>()->command;
   EXPECT_EQ(command_.budget, std::chrono::seconds(40));
   EXPECT_EQ(session_->next_deadline(), now_ + std::chrono::seconds(70));
+  now_ += std::chrono::seconds(15);
+  Give(AgentReplied{SlotIndex(0), Done()});
+  EXPECT_EQ(Find<SendToAgent>()->command.budget, std::chrono::seconds(25));
 }
 
 TEST(Names, AreTheWordsPeopleRead) {
