@@ -26,16 +26,16 @@ Status CheckEntry(const Bucket& bucket, std::size_t index, ByteCount& filled) {
   }
   const auto chunk_end = CheckedAdd(entry.chunk_offset, entry.chunk_size);
   if (REFIT_MUTANT("RC-BKT-14/no-chunk-bounds", !chunk_end.has_value() || *chunk_end > *tensor_size, false)) {
-    return Refuse(index, StrCat("holds ", entry.chunk_size, " bytes at ", entry.chunk_offset, " of a tensor of ",
-                                *tensor_size));
+    return Refuse(
+        index, StrCat("holds ", entry.chunk_size, " bytes at ", entry.chunk_offset, " of a tensor of ", *tensor_size));
   }
   if (REFIT_MUTANT("RC-BKT-14/empty-chunks", entry.chunk_size == 0 && *tensor_size != 0, false)) {
     return Refuse(index, StrCat("is an empty chunk of a tensor of ", *tensor_size, " bytes"));
   }
   const auto end = CheckedAdd(entry.offset, entry.chunk_size);
   if (REFIT_MUTANT("RC-BKT-14/past-used", !end.has_value() || *end > bucket.used, false)) {
-    return Refuse(index, StrCat("has ", entry.chunk_size, " bytes at ", entry.offset, ", past the ", bucket.used,
-                                " bytes used"));
+    return Refuse(
+        index, StrCat("has ", entry.chunk_size, " bytes at ", entry.offset, ", past the ", bucket.used, " bytes used"));
   }
   const bool is_whole = entry.chunk_size == *tensor_size;
   const ByteCount alignment = weights::ItemSize(entry.spec.dtype);

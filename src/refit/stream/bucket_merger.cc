@@ -34,8 +34,7 @@ Result<MergeStep> BucketMerger::Accept(const Bucket& bucket) {
   if (bucket.is_last && open_.has_value()) {
     return Broken(StrCat("the stream ended at byte ", joined_, " of tensor ", open_->name));
   }
-  step.is_last =
-      REFIT_MUTANT("RC-BKT-11/wait-for-ever", bucket.is_last, bucket.is_last && !bucket.entries.empty());
+  step.is_last = REFIT_MUTANT("RC-BKT-11/wait-for-ever", bucket.is_last, bucket.is_last && !bucket.entries.empty());
   next_ = next_.Next();
   finished_ = step.is_last;
   return step;
@@ -62,12 +61,12 @@ Status BucketMerger::AcceptEntry(const Bucket& bucket, std::size_t index, MergeS
     }
   }
   if (REFIT_MUTANT("RC-BKT-04/any-tensor", entry.spec != *open_, false)) {
-    return Broken(StrCat("tensor ", ToString(entry.spec), " arrived at byte ", joined_, " of tensor ",
-                         ToString(*open_)));
+    return Broken(
+        StrCat("tensor ", ToString(entry.spec), " arrived at byte ", joined_, " of tensor ", ToString(*open_)));
   }
   if (REFIT_MUTANT("RC-BKT-04/count-bytes-only", entry.chunk_offset != joined_, false)) {
-    return Broken(StrCat("byte ", entry.chunk_offset, " of tensor ", entry.spec.name, " arrived, expected byte ",
-                         joined_));
+    return Broken(
+        StrCat("byte ", entry.chunk_offset, " of tensor ", entry.spec.name, " arrived, expected byte ", joined_));
   }
   step.copies.push_back({.source = 0,
                          .source_offset = entry.offset,

@@ -49,8 +49,7 @@ weights::ReshardPlan RandomPlan(Random& random, std::uint64_t max_count, std::ui
     for (ByteCount done = 0; done < tensor.size;) {
       const ByteCount size = 1 + random.Below(tensor.size - done);
       const ByteCount before = random.Below(4);
-      tensor.copies.push_back(
-          {.source = source_count, .source_offset = before, .target_offset = done, .size = size});
+      tensor.copies.push_back({.source = source_count, .source_offset = before, .target_offset = done, .size = size});
       if (sources != nullptr) {
         std::string& bytes = sources->emplace_back(before + size, '\0');
         std::generate(bytes.begin(), bytes.end(), [&random] { return static_cast<char>(random.Below(256)); });

@@ -72,9 +72,9 @@ Result<std::optional<AlignedGroup>> NameAligner::Next() {
     if (REFIT_MUTANT("RC-ALN-04/go-round-again", false, true)) {
       return std::optional<AlignedGroup>(AlignedGroup(queues_.size()));
     }
-    return DataLoss(StrCat("STREAMS_ENDED_DIFFERENTLY: rank ", drained, " ended while others still hold ",
-                           Named(*left)),
-                    "send every rank the same tensors");
+    return DataLoss(
+        StrCat("STREAMS_ENDED_DIFFERENTLY: rank ", drained, " ended while others still hold ", Named(*left)),
+        "send every rank the same tensors");
   }
   AlignedGroup group(queues_.size());
   do {

@@ -23,8 +23,8 @@
 namespace refit::stream {
 namespace {
 
-using test::PooledTensor;
 using test::PoisonPool;
+using test::PooledTensor;
 using weights::DType;
 
 constexpr int kLayouts = 2000;
@@ -136,8 +136,8 @@ std::vector<std::vector<std::string>> ExpectedGroups(const std::vector<Stream>& 
   std::vector<std::vector<std::string>> groups(1);
   for (std::size_t i = 0; i < streams[0].tensors.size(); ++i) {
     groups.back().push_back(streams[0].tensors[i].spec.name);
-    const bool ends = std::any_of(streams.begin(), streams.end(),
-                                  [i](const Stream& stream) { return stream.ends.contains(i + 1); });
+    const bool ends =
+        std::any_of(streams.begin(), streams.end(), [i](const Stream& stream) { return stream.ends.contains(i + 1); });
     if (ends) {
       groups.emplace_back();
     }

@@ -102,8 +102,8 @@ TEST(NameAlignerTest, AnotherNameIsAnErrorThatNamesRanksNamesAndDTypes) {  // RC
   for (std::size_t rank = 1; rank < 3; ++rank) {
     std::vector<std::deque<Batch>> streams(3, {BatchOf({"a", "b"})});
     streams[rank] = {BatchOf({"a", "c"})};
-    EXPECT_EQ(Align(streams), "ORDER_DIVERGED: rank 0 has b bfloat16, rank " + std::to_string(rank) +
-                                  " has c bfloat16");
+    EXPECT_EQ(Align(streams),
+              "ORDER_DIVERGED: rank 0 has b bfloat16, rank " + std::to_string(rank) + " has c bfloat16");
   }
   EXPECT_EQ(Align({{BatchOf({"z"})}, {BatchOf({"a"})}}),
             "ORDER_DIVERGED: rank 0 has z bfloat16, rank 1 has a bfloat16");
@@ -113,8 +113,7 @@ TEST(NameAlignerTest, AnotherDTypeIsAnErrorThatNamesRanksNamesAndDTypes) {  // R
   for (std::size_t rank = 1; rank < 3; ++rank) {
     std::vector<std::deque<Batch>> streams(3, {BatchOf({"a"})});
     streams[rank].front()[0].spec.dtype = DType::kFloat32;
-    EXPECT_EQ(Align(streams), "ORDER_DIVERGED: rank 0 has a bfloat16, rank " + std::to_string(rank) +
-                                  " has a float32");
+    EXPECT_EQ(Align(streams), "ORDER_DIVERGED: rank 0 has a bfloat16, rank " + std::to_string(rank) + " has a float32");
   }
 }
 

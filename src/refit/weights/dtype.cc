@@ -34,7 +34,7 @@ static_assert(kRows.size() == static_cast<std::size_t>(DType::kFloat64) + 1);
 
 const Row& RowOf(DType dtype) { return kRows[static_cast<std::size_t>(dtype)]; }
 
-std::optional<DType> Find(std::string_view Row::*column, std::string_view name) {
+std::optional<DType> Find(std::string_view Row::* column, std::string_view name) {
   for (std::size_t i = 0; i < kRows.size(); ++i) {
     if (kRows[i].*column == name) {
       return static_cast<DType>(i);

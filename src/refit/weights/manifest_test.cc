@@ -78,9 +78,9 @@ TEST(ManifestTest, RefusesNothingRepeatsAndImpossibleTensors) {  // RC-VER-04, R
   EXPECT_EQ(repeat.message(), "tensor a occurs twice");
   EXPECT_FALSE(Manifest::Make({Spec("a", {-1})}).ok());
   const Shape most = {kMax};
-  EXPECT_FALSE(Manifest::Make({Spec("a", most, DType::kUint8), Spec("b", most, DType::kUint8),
-                               Spec("c", most, DType::kUint8)})
-                   .ok());
+  EXPECT_FALSE(
+      Manifest::Make({Spec("a", most, DType::kUint8), Spec("b", most, DType::kUint8), Spec("c", most, DType::kUint8)})
+          .ok());
 }
 
 TEST(ManifestTest, DigestIsOverTheDocumentedBytes) {  // RX-ID-05

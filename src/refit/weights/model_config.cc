@@ -26,9 +26,9 @@ struct Dimension {
 bool IsMoe(const ModelConfig& config) { return config.architecture == Architecture::kQwen3Moe; }
 
 std::vector<Dimension> Dimensions(const ModelConfig& config) {
-  std::vector<Dimension> out = {{"layers", config.layer_count},     {"hidden size", config.hidden_size},
-                                {"heads", config.head_count},       {"KV heads", config.kv_head_count},
-                                {"head size", config.head_size},    {"vocabulary size", config.vocab_size}};
+  std::vector<Dimension> out = {{"layers", config.layer_count},  {"hidden size", config.hidden_size},
+                                {"heads", config.head_count},    {"KV heads", config.kv_head_count},
+                                {"head size", config.head_size}, {"vocabulary size", config.vocab_size}};
   if (IsMoe(config)) {
     out.push_back({"experts", config.expert_count});
     out.push_back({"expert intermediate size", config.expert_intermediate_size});
@@ -124,16 +124,16 @@ Status CheckModelConfig(const ModelConfig& config) {
     }
   }
   if (config.head_count % config.kv_head_count != 0) {
-    return InvalidArgument(StrCat("model config: ", config.kv_head_count, " KV heads do not divide ", config.head_count,
-                                  " heads"));
+    return InvalidArgument(
+        StrCat("model config: ", config.kv_head_count, " KV heads do not divide ", config.head_count, " heads"));
   }
   if (config.head_size % 2 != 0) {
     return InvalidArgument(StrCat("model config: head size is ", config.head_size),
                            "give an even one: rotary embeddings turn pairs of values");
   }
   if (IsMoe(config) && config.experts_per_token > config.expert_count) {
-    return InvalidArgument(StrCat("model config: ", config.experts_per_token, " experts per token of ",
-                                  config.expert_count, " experts"));
+    return InvalidArgument(
+        StrCat("model config: ", config.experts_per_token, " experts per token of ", config.expert_count, " experts"));
   }
   const std::int64_t per_layer = IsMoe(config) ? 3 * config.expert_count : 11;
   if (config.layer_count > kMaxTensorCount / per_layer) {

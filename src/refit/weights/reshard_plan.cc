@@ -16,8 +16,8 @@ Status CheckTensor(const PlannedTensor& tensor, const Manifest& source) {
   ByteCount covered = 0;
   for (const PlannedCopy& copy : tensor.copies) {
     if (copy.source >= source.tensor_count()) {
-      return InvalidArgument(StrCat("tensor ", tensor.spec.name, " copies from source ", copy.source, " of ",
-                                    source.tensor_count()));
+      return InvalidArgument(
+          StrCat("tensor ", tensor.spec.name, " copies from source ", copy.source, " of ", source.tensor_count()));
     }
     const auto source_end = CheckedAdd(copy.source_offset, copy.size);
     if (!source_end.has_value() || *source_end > source.size(copy.source)) {

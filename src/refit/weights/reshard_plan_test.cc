@@ -33,9 +33,7 @@ Status Check(std::vector<PlannedCopy> copies) {
   return CheckPlan({.tensors = {tensor}}, Source());
 }
 
-TEST(ReshardPlanTest, ATensorMayBeMadeOfSeveralSources) {
-  EXPECT_TRUE(Check({{2, 20, 0, 4}, {0, 1, 4, 6}}).ok());
-}
+TEST(ReshardPlanTest, ATensorMayBeMadeOfSeveralSources) { EXPECT_TRUE(Check({{2, 20, 0, 4}, {0, 1, 4, 6}}).ok()); }
 
 TEST(ReshardPlanTest, GapsOverlapsAndMissingEndsAreRefused) {
   EXPECT_FALSE(Check({{0, 0, 0, 4}, {0, 4, 5, 5}}).ok());

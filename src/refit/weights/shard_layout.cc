@@ -78,9 +78,7 @@ class LayoutBuilder {
                                 .target_row = filled});
   }
 
-  void AddVector(const std::string& name, std::int64_t count) {
-    Append(Add(name, {count}), name, {0, count}, {0, 1});
-  }
+  void AddVector(const std::string& name, std::int64_t count) { Append(Add(name, {count}), name, {0, count}, {0, 1}); }
   void AddRows(std::string name, std::int64_t column_count, std::vector<RowPart> parts) {
     std::int64_t row_count = 0;
     for (const RowPart& part : parts) {

@@ -175,8 +175,8 @@ TEST(ShardLayoutPropTest, TpSizesAreAcceptedExactlyWhereEveryCutIsEven) {
     std::mt19937_64 random(seed);
     ModelConfig config = RandomConfig(random, 1 + static_cast<std::int64_t>(random() % 4));
     const auto tp = 1 + static_cast<std::int64_t>(random() % 6);
-    const std::int64_t width = config.architecture == Architecture::kQwen3Moe ? config.expert_intermediate_size
-                                                                              : config.intermediate_size;
+    const std::int64_t width =
+        config.architecture == Architecture::kQwen3Moe ? config.expert_intermediate_size : config.intermediate_size;
     const bool fits = config.head_count % tp == 0 && config.vocab_size % tp == 0 && width % tp == 0 &&
                       (config.kv_head_count % tp == 0 || tp % config.kv_head_count == 0);
     ASSERT_EQ(CheckTpSize(config, tp).ok(), fits) << "seed " << seed;
