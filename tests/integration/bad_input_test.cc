@@ -96,6 +96,24 @@ TEST(BadInput, APolicyRankWithOtherTensorsIsNamed) {
   EXPECT_TRUE(fine.status.ok()) << Describe(fine);
 }
 
+// Same names and shapes, other bytes: the senders' roots differ, so nobody publishes, and the next sync repairs.
+TEST(BadInput, PolicyRanksWithOtherBytesPublishNothing) {
+  Fleet fleet({.policies = 2, .engines = 2});
+  fleet.StartPolicy(1, MakeCheckpoint(fleet.folder(), "other-bytes", "tiny-llama", 9));
+  const rpc::SyncReport refused = fleet.Sync();
+  EXPECT_FALSE(refused.status.ok());
+  EXPECT_FALSE(refused.committed);
+  EXPECT_TRUE(Mentions(refused, "root")) << Describe(refused);
+  for (const rpc::EngineReport& engine : refused.engines) {
+    EXPECT_EQ(engine.residue.kind, sync::ResidueKind::kMixed) << Describe(refused);
+    EXPECT_FALSE(engine.serving);
+  }
+  fleet.StartPolicy(1, fleet.model());
+  const rpc::SyncReport fine = fleet.Sync();
+  ASSERT_TRUE(fine.status.ok()) << Describe(fine);
+  EXPECT_TRUE(fleet.Verify().verified);
+}
+
 // A file truncated while mapped is data loss, not a crash; engines that took some of it are mixed and stay paused.
 TEST(BadInput, ASourceTruncatedWhileMappedFailsTheRefitAndTheNextOneRepairs) {
   Fleet fleet({.policies = 1, .engines = 1});
