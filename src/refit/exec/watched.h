@@ -28,8 +28,9 @@ class Watched {
     struct Wake {
       std::condition_variable& changed;
       ~Wake() { changed.notify_all(); }
-    } wake{changed_};
+    };
     const std::lock_guard lock(mutex_);
+    const Wake wake{changed_};  // under the lock: a waiter may destroy this object as soon as it gets it
     return use(value_);
   }
 
