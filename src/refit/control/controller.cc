@@ -4,6 +4,7 @@
 #include "refit/control/controller.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "refit/base/mutant.h"
@@ -13,6 +14,7 @@ namespace refit::control {
 namespace {
 
 // A caller asks again within minutes of a lost reply, not after this many other syncs.
+constexpr Duration kReleaseBudget = std::chrono::seconds(10);
 constexpr std::size_t kRecordedMax = 64;
 
 }  // namespace
@@ -37,6 +39,8 @@ void Controller::Handle(const ControllerEvent& event, Instant now, ControllerEff
     OnPolicyGone(*policy_gone, now, out);
   } else if (const auto* request = std::get_if<SyncRequested>(&event)) {
     OnSyncRequested(*request, now, out);
+  } else if (std::holds_alternative<HashesTaken>(event)) {
+    ReturnLeases(out);
   } else {
     Forward(std::get<sync::SessionEvent>(event), now, out);
   }
@@ -179,6 +183,7 @@ void Controller::StartSession(const SyncRequested& event, Instant now, Controlle
       options.policies.push_back(*policy.member);
     }
   }
+  leased_.reset();  // a new lease ends the one before
   session_.emplace(std::move(options));
   waiting_ = {event.request_id};
   Forward(sync::Started{}, now, out);
@@ -228,6 +233,9 @@ void Controller::OnFinished(const sync::Outcome& outcome, ControllerEffects& out
     burned_ = outcome.version;
   }
   stale_ = !outcome.status.ok();
+  if (options_.keep_lease && outcome.status.ok()) {
+    leased_ = outcome.version;
+  }
   if (outcome.latch && !latch_.has_value()) {
     latch_ = outcome.status;
   }
@@ -263,6 +271,30 @@ void Controller::OnFinished(const sync::Outcome& outcome, ControllerEffects& out
     recorded_.erase(recorded_order_.front());
     recorded_order_.erase(recorded_order_.begin());
   }
+}
+
+void Controller::ReturnLeases(ControllerEffects& out) {
+  if (!leased_.has_value() || session_.has_value()) {
+    return;
+  }
+  for (auto& [rank, worker] : policies_) {
+    if (!worker.member.has_value()) {
+      continue;
+    }
+    sync::PolicyCommand command{.stamp = {.run = options_.run,
+                                          .term = options_.term,
+                                          .seq = worker.next_seq,
+                                          .attempt = {options_.term, attempts_},
+                                          .version = *leased_,
+                                          .incarnation = worker.member->incarnation},
+                                .kind = sync::PolicyCommandKind::kRelease,
+                                .budget = kReleaseBudget,
+                                .source = {},
+                                .receivers = {}};
+    worker.next_seq = worker.next_seq.Next();
+    out.emplace_back(sync::SendToPolicy{rank, std::move(command)});
+  }
+  leased_.reset();
 }
 
 std::vector<SlotView> Controller::slots() const {

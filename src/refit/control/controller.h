@@ -52,8 +52,10 @@ struct SyncRequested {
   std::string source;
   Duration budget{};
 };
+// verify: always — what the leases of the last success were kept for is done; the policy workers get them back (D8).
+struct HashesTaken {};
 using ControllerEvent =
-    std::variant<AgentRegistered, AgentGone, PolicyRegistered, PolicyGone, SyncRequested, sync::SessionEvent>;
+    std::variant<AgentRegistered, AgentGone, PolicyRegistered, PolicyGone, SyncRequested, HashesTaken, sync::SessionEvent>;
 
 // ---- effects
 struct SyncAnswered {  // refused at once (busy, latched, somebody missing), or finished
@@ -116,6 +118,7 @@ class Controller {
   void Forward(const sync::SessionEvent& event, Instant now, ControllerEffects& out);
   void CarryOut(sync::SessionEffects effects, ControllerEffects& out);
   void OnFinished(const sync::Outcome& outcome, ControllerEffects& out);
+  void ReturnLeases(ControllerEffects& out);
 
   ControllerOptions options_;
   std::map<SlotIndex, Slot> slots_;
@@ -125,6 +128,7 @@ class Controller {
   std::map<std::string, Recorded> recorded_;  // what finished requests got, the newest few
   std::vector<std::string> recorded_order_;
   std::uint32_t attempts_ = 0;
+  std::optional<WeightVersion> leased_;  // the version whose leases the last session kept; attempts_ is its attempt
   WeightVersion committed_;
   WeightVersion burned_;
   bool stale_ = true;

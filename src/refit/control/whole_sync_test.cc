@@ -169,11 +169,17 @@ TEST(WholeSync, TheLeaseLastsFromBeforeThePauseUntilTheEnd) {
   }
 }
 
-TEST(WholeSync, VerifyAlwaysKeepsTheLeaseOfASuccess) {
+// RX-SUM-05, settled D8: the lease of a success is held until the hashes that it must show are computed.
+TEST(WholeSync, VerifyAlwaysKeepsTheLeaseOfASuccessUntilTheHashesAreTaken) {
   FleetRig rig({.keep_lease = true});
   EXPECT_TRUE(rig.Sync().status.ok());
-  EXPECT_TRUE(rig.leased(0));
+  EXPECT_TRUE(rig.leased(0) && rig.leased(1));
+  rig.Deliver(control::HashesTaken{});
+  rig.RunUntilQuiet();
+  EXPECT_FALSE(rig.leased(0) || rig.leased(1));
   EXPECT_TRUE(rig.Sync().status.ok());
+  EXPECT_TRUE(rig.Sync().status.ok());  // nobody took the hashes: the next lease ends the one before
+  EXPECT_THAT(rig.Violations(), IsEmpty());
 }
 
 // ---- RC-TEST-04: the envelope's eight mutants, each killed by a test that names it. (8), in_place, cannot be

@@ -44,7 +44,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
                   .term = Term(1),  // the authority that hands out terms comes with the journal
                   .profile = options_.profile,
                   .slots = options_.slots,
-                  .policy_ranks = options_.policy_ranks}) {}
+                  .policy_ranks = options_.policy_ranks,
+                  .keep_lease = options_.verify == VerifyWhen::kAlways}) {}
   ~Host() override {
     mailbox_.Close();
     if (loop_.joinable()) {
@@ -111,6 +112,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
         report->source = request.source;
         if (report->status.ok() && options_.verify == VerifyWhen::kAlways) {
           verifier_.Learn(report->version, request.source, TpSizes(*report), PolicyForHashes(), options_.verify_deadline);
+          Post(control::HashesTaken{});
         }
         return *std::move(report);
       }
