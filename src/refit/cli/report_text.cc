@@ -75,7 +75,8 @@ std::string SyncAsText(const rpc::SyncReport& report) {
   std::vector<std::vector<std::string>> rows;
   for (const rpc::EngineReport& engine : report.engines) {
     rows.push_back({fmt::format("{}", engine.slot.value()), engine.serving ? "serving" : engine.killed ? "ended" : "not serving",
-                    sync::ToString(engine.residue), observe::FormatBytes(engine.totals.bytes),
+                    engine.serving ? fmt::format("version {}", report.version.value()) : sync::ToString(engine.residue),
+                    observe::FormatBytes(engine.totals.bytes),
                     fmt::format("{}", engine.totals.loads),
                     engine.stall_seconds > 0 ? observe::FormatSeconds(engine.stall_seconds) : "-",
                     engine.status.ok() ? "" : engine.status.message()});
@@ -101,7 +102,10 @@ std::string StatusAsText(const rpc::FleetReport& report) {
     const bool registered = !slot.incarnation.is_zero();
     engines.push_back({fmt::format("{}", slot.slot.value()),
                        !registered ? "not registered" : slot.serving ? "serving" : "not serving",
-                       registered ? sync::ToString(slot.residue) : "-", registered ? fmt::format("{}", slot.tp_size) : "-",
+                       !registered     ? "-"
+                       : slot.serving ? fmt::format("version {}", slot.version.value())
+                                      : sync::ToString(slot.residue),
+                       registered ? fmt::format("{}", slot.tp_size) : "-",
                        OrDash(slot.engine_version), OrDash(slot.engine_url), slot.last_error});
   }
   text += observe::FormatTable({"engine", "state", "holds", "tp", "sglang", "url", ""}, engines);
