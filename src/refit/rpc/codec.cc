@@ -86,8 +86,7 @@ void Encode(const sync::Residue& residue, v1::Residue* out) {
   Encode(residue.digest, out->mutable_digest());
 }
 Result<sync::Residue> Decode(const v1::Residue& in) {
-  REFIT_ASSIGN_OR_RETURN(const sync::ResidueKind kind,
-                         DecodeKind(in.kind(), sync::ResidueKind::kUnknown, "residue"));
+  REFIT_ASSIGN_OR_RETURN(const sync::ResidueKind kind, DecodeKind(in.kind(), sync::ResidueKind::kUnknown, "residue"));
   return sync::Residue{kind, WeightVersion(in.version()), AttemptId::FromPacked(in.attempt()),
                        DecodeId<Digest>(in.digest())};
 }
@@ -256,8 +255,8 @@ Result<OpenStream> Decode(const v1::OpenStream& in) {
   if (in.load_bytes() == 0 || in.tp_ranks_size() == 0) {
     return InvalidArgument(StrCat("stream of slot ", in.slot(), " names no ranks or load_bytes 0"));
   }
-  return OpenStream{Decode(in.stamp()), SlotIndex(in.slot()), DecodeId<Incarnation>(in.policy_incarnation()), Ranks(in),
-                    in.load_bytes(), Duration(in.budget_ns())};
+  return OpenStream{Decode(in.stamp()), SlotIndex(in.slot()), DecodeId<Incarnation>(in.policy_incarnation()),
+                    Ranks(in),          in.load_bytes(),      Duration(in.budget_ns())};
 }
 
 void Encode(const SenderMessage& message, v1::FromSender* out) {
@@ -283,8 +282,8 @@ void Encode(const SenderMessage& message, v1::FromSender* out) {
 Result<SenderMessage> Decode(const v1::FromSender& in) {
   if (in.has_opened()) {
     const v1::StreamOpened& wire = in.opened();
-    StreamOpened opened{AttemptId::FromPacked(wire.attempt()), wire.transport_address(),
-                        {wire.slots().begin(), wire.slots().end()}};
+    StreamOpened opened{
+        AttemptId::FromPacked(wire.attempt()), wire.transport_address(), {wire.slots().begin(), wire.slots().end()}};
     return SenderMessage(std::move(opened));
   }
   if (in.has_announcement()) {

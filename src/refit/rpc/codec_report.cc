@@ -194,8 +194,8 @@ Result<VerifyReport> Decode(const v1::VerifyReport& in) {
                       .version = WeightVersion(in.version()),
                       .engines = {}};
   for (const v1::EngineVerification& engine : in.engines()) {
-    EngineVerification decoded{SlotIndex(engine.slot()), Decode(engine.status()), engine.rank_count(),
-                               engine.parameter_count(), {}};
+    EngineVerification decoded{
+        SlotIndex(engine.slot()), Decode(engine.status()), engine.rank_count(), engine.parameter_count(), {}};
     for (const v1::HashDifference& difference : engine.differences()) {
       decoded.differences.push_back(
           {TpRank(difference.rank()), difference.parameter(), difference.expected(), difference.actual()});

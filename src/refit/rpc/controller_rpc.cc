@@ -61,15 +61,14 @@ class ControllerService final : public v1::Controller::Service {
   }
   grpc::Status Sync(grpc::ServerContext*, const v1::SyncRequest* request,
                     grpc::ServerWriter<v1::SyncProgress>* writer) override {
-    const SyncReport report = handler_.Sync(
-        {request->request_id(), request->source(), Duration(request->budget_ns())},
-        [writer](const SyncProgress& progress) {
-          v1::SyncProgress wire;
-          wire.set_phase(progress.phase);
-          wire.set_bytes_total(progress.bytes_total);
-          wire.set_bytes_delivered(progress.bytes_delivered);
-          writer->Write(wire);
-        });
+    const SyncReport report = handler_.Sync({request->request_id(), request->source(), Duration(request->budget_ns())},
+                                            [writer](const SyncProgress& progress) {
+                                              v1::SyncProgress wire;
+                                              wire.set_phase(progress.phase);
+                                              wire.set_bytes_total(progress.bytes_total);
+                                              wire.set_bytes_delivered(progress.bytes_delivered);
+                                              writer->Write(wire);
+                                            });
     v1::SyncProgress last;
     Encode(report, last.mutable_outcome());
     writer->Write(last);
@@ -140,8 +139,8 @@ class GrpcControllerClient final : public ControllerClient {
     wire.set_budget_ns(request.budget.count());
     const auto reader = stub_->Sync(&context, wire);
     v1::SyncProgress message;
-    Result<SyncReport> report = Unavailable(StrCat(whom_, " ended the call without an outcome"),
-                                            "ask for it again with the same request id");
+    Result<SyncReport> report =
+        Unavailable(StrCat(whom_, " ended the call without an outcome"), "ask for it again with the same request id");
     while (reader->Read(&message)) {
       if (message.has_outcome()) {
         report = Decode(message.outcome());

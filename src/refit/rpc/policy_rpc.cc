@@ -140,7 +140,9 @@ class GrpcReceiverStream final : public ReceiverStream {
 
  private:
   Status Write(const v1::FromReceiver& message) { return wire_->Write(message) ? OkStatus() : Broken(); }
-  Status Broken() { return Unavailable(StrCat(whom_, " ended the load stream"), "see its log; sync again when it is back"); }
+  Status Broken() {
+    return Unavailable(StrCat(whom_, " ended the load stream"), "see its log; sync again when it is back");
+  }
 
   const std::string whom_;
   std::unique_ptr<v1::Policy::Stub> stub_;
@@ -168,7 +170,7 @@ class GrpcPolicyClient final : public PolicyClient {
   }
 
   Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& source, std::uint32_t tp_size,
-                                                         Duration deadline) override {
+                                                          Duration deadline) override {
     grpc::ClientContext context;
     SetDeadline(context, deadline);
     v1::ExpectedHashesRequest request;

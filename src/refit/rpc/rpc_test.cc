@@ -32,7 +32,8 @@ sync::Stamp SomeStamp() {
 }
 
 std::shared_ptr<const weights::Manifest> SomeManifest() {
-  auto manifest = weights::Manifest::Make({{"a", weights::DType::kBfloat16, {2, 3}}, {"s", weights::DType::kFloat32, {}}});
+  auto manifest =
+      weights::Manifest::Make({{"a", weights::DType::kBfloat16, {2, 3}}, {"s", weights::DType::kFloat32, {}}});
   return std::make_shared<const weights::Manifest>(*std::move(manifest));
 }
 
@@ -108,6 +109,7 @@ class FakeAgent final : public AgentHandler {
     return std::vector<weights::RankHashes>{{TpRank(0), {{"w", "00"}}}};
   }
   ByteCount bytes_delivered() const override { return 77; }
+  void Finish() { EXPECT_TRUE(never_.Push(0).ok()); }  // the running command, before its delay
 
  private:
   Duration delay_;
@@ -115,15 +117,18 @@ class FakeAgent final : public AgentHandler {
 };
 
 sync::AgentCommand SomeCommand() {
-  return {.stamp = SomeStamp(), .kind = sync::AgentCommandKind::kPause, .budget = seconds(1), .manifest = nullptr,
-          .streams = {}, .digest = {}};
+  return {.stamp = SomeStamp(),
+          .kind = sync::AgentCommandKind::kPause,
+          .budget = seconds(1),
+          .manifest = nullptr,
+          .streams = {},
+          .digest = {}};
 }
 
 Result<sync::AgentReply> Call(AgentClient& client, Duration deadline) {
   exec::Mailbox<Result<sync::AgentReply>> answered(1);
-  client.Execute(SomeCommand(), deadline, [&answered](Result<sync::AgentReply> reply) {
-    EXPECT_TRUE(answered.Push(std::move(reply)).ok());
-  });
+  client.Execute(SomeCommand(), deadline,
+                 [&answered](Result<sync::AgentReply> reply) { EXPECT_TRUE(answered.Push(std::move(reply)).ok()); });
   auto reply = answered.Pop(exec::Now() + seconds(20));
   return reply.has_value() ? *std::move(reply) : Internal("done() never ran");
 }
@@ -149,6 +154,22 @@ TEST(AgentRpc, ASilentAgentEndsAtTheDeadline) {
   EXPECT_EQ(Call(*client, milliseconds(50)).status().code(), StatusCode::kDeadlineExceeded);
 }
 
+// RC-ROLE-04: a refit is one call among others, each answered within its own deadline.
+TEST(AgentRpc, OtherCallsAreAnsweredWhileACommandRuns) {
+  FakeAgent agent(seconds(60));
+  const auto server = ServeAgent("127.0.0.1:0", agent);
+  const auto client = AgentClient::Connect((*server)->address());
+  exec::Mailbox<Result<sync::AgentReply>> answered(1);
+  client->Execute(SomeCommand(), seconds(60),
+                  [&answered](Result<sync::AgentReply> reply) { EXPECT_TRUE(answered.Push(std::move(reply)).ok()); });
+  EXPECT_EQ(*client->BytesDelivered(seconds(10)), 77U);
+  EXPECT_TRUE(client->Checksums(Incarnation{}, seconds(10)).has_value());
+  agent.Finish();
+  const auto reply = answered.Pop(exec::Now() + seconds(20));
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_TRUE(reply->has_value());
+}
+
 TEST(AgentRpc, NobodyThereIsAnErrorThatNamesTheAddress) {
   const auto client = AgentClient::Connect("127.0.0.1:1");
   const auto reply = Call(*client, seconds(5));
@@ -167,8 +188,12 @@ TEST(Server, APortInUseIsRefusedByName) {
 class FakePolicy final : public PolicyHandler {
  public:
   sync::PolicyReply Execute(const sync::PolicyCommand& command) override {
-    return {.stamp = command.stamp, .kind = sync::ReplyKind::kDone, .status = OkStatus(), .manifest = SomeManifest(),
-            .digest = {}, .totals = {}};
+    return {.stamp = command.stamp,
+            .kind = sync::ReplyKind::kDone,
+            .status = OkStatus(),
+            .manifest = SomeManifest(),
+            .digest = {},
+            .totals = {}};
   }
   Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, std::uint32_t) override {
     return NotFound("nothing leased");
@@ -213,8 +238,12 @@ TEST(LoadStream, AWaitingReceiverEndsAtItsDeadline) {
   class Silent final : public PolicyHandler {
    public:
     sync::PolicyReply Execute(const sync::PolicyCommand& command) override {
-      return {.stamp = command.stamp, .kind = sync::ReplyKind::kStale, .status = Aborted("no"), .manifest = nullptr,
-              .digest = {}, .totals = {}};
+      return {.stamp = command.stamp,
+              .kind = sync::ReplyKind::kStale,
+              .status = Aborted("no"),
+              .manifest = nullptr,
+              .digest = {},
+              .totals = {}};
     }
     Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, std::uint32_t) override {
       return NotFound("no");

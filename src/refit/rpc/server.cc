@@ -79,9 +79,7 @@ Status FromGrpc(const grpc::Status& status, std::string_view whom) {
   }
   return Status(static_cast<StatusCode>(status.error_code()), status.error_message()).WithContext(whom);
 }
-grpc::Status ToGrpc(const Status& status) {
-  return {static_cast<grpc::StatusCode>(status.code()), status.message()};
-}
+grpc::Status ToGrpc(const Status& status) { return {static_cast<grpc::StatusCode>(status.code()), status.message()}; }
 
 void CallsInFlight::Add(grpc::ClientContext* context) {
   const std::lock_guard lock(mutex_);
