@@ -29,6 +29,7 @@ namespace {
 
 constexpr std::uint64_t kRandomSeed = 1;
 constexpr ByteCount kLoadBytes = 4 * kMiB;  // the agents' default
+constexpr int kCeilingPasses = 3;
 constexpr std::uint32_t kMaxNewTokens = 24;
 constexpr Duration kGenerateDeadline = std::chrono::seconds(120);
 constexpr Duration kVerifyDeadline = std::chrono::seconds(120);
@@ -112,9 +113,14 @@ class Ceiling {
     REFIT_RETURN_IF_ERROR(ceiling.ceiling_->Measure().status());  // warm
     return ceiling;
   }
+  // The fastest of a few passes: a ceiling is what this memory can do, not what it does while something else runs.
   Result<double> Measure() const {
-    REFIT_ASSIGN_OR_RETURN(const Duration once, ceiling_->Measure());
-    return ToSeconds(once) * engine_count_;
+    Duration fastest = Duration::max();
+    for (int pass = 0; pass < kCeilingPasses; ++pass) {
+      REFIT_ASSIGN_OR_RETURN(const Duration once, ceiling_->Measure());
+      fastest = std::min(fastest, once);
+    }
+    return ToSeconds(fastest) * engine_count_;
   }
 
  private:

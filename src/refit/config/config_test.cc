@@ -1,0 +1,212 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "refit/config/guards.h"
+#include "refit/config/job_file.h"
+#include "refit/config/schema.h"
+
+namespace refit::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr std::string_view kPolicies = "policies: [{rank: 0, source: /m}]\n";
+constexpr std::string_view kEngines = "engines: [{slot: 0, tp: 1}]\n";
+
+std::string File(std::string_view more) { return std::string(kPolicies) + std::string(kEngines) + std::string(more); }
+std::string ErrorOf(std::string_view text) {
+  const auto job = ParseJob(text);
+  return job.has_value() ? "no error" : job.status().message() + " | " + job.status().remedy();
+}
+std::string Server(std::string_view keys) { return File("generation: {sglang_server_config: {" + std::string(keys) + "}}\n"); }
+
+TEST(JobFile, GivesEveryKeyItsDefault) {  // RC-CFG-11
+  const auto job = ParseJob(File(""));
+  ASSERT_TRUE(job.has_value()) << job.status().ToString();
+  EXPECT_EQ(job->options.profile, ProfileChoice::kResilient);
+  EXPECT_EQ(job->options.listen, "127.0.0.1:0");
+  EXPECT_EQ(job->options.transport, "auto");
+  EXPECT_EQ(job->options.deadlines.sync, std::chrono::seconds(60));
+  EXPECT_EQ(job->options.engines[0].load_bytes, 4 * kMiB);
+  EXPECT_EQ(job->options.verify, VerifyChoice::kOnRequest);
+  EXPECT_THAT(job->notes, IsEmpty());
+}
+
+TEST(JobFile, IsReadBackFromItsResolvedForm) {
+  const auto job = ParseJob(File("job: {name: \"a \\\"b\\\": c\"}\ndeadlines: {sync: 500ms}\n"));
+  ASSERT_TRUE(job.has_value()) << job.status().ToString();
+  const auto again = ParseJob(FormatYaml(job->resolved));
+  ASSERT_TRUE(again.has_value()) << again.status().ToString() << FormatYaml(job->resolved);
+  EXPECT_EQ(again->options.name, "a \"b\": c");
+  EXPECT_EQ(again->options.deadlines.sync, std::chrono::milliseconds(500));
+  EXPECT_EQ(FormatYaml(again->resolved), FormatYaml(job->resolved));
+}
+
+TEST(JobFile, RefusesUnknownKeysAndNamesTheNearest) {  // RC-CFG-12
+  EXPECT_THAT(ErrorOf(File("deadline: {sync: 1s}\n")), HasSubstr("unknown key deadline | did you mean deadlines?"));
+  EXPECT_THAT(ErrorOf("policies: [{rank: 0, source: /m}]\nengines: [{slot: 0, tpp: 1}]\n"),
+              HasSubstr("line 2: unknown key engines[0].tpp | did you mean engines[0].tp?"));
+  EXPECT_THAT(ErrorOf(File("zzzzzzzzz: 1\n")), HasSubstr("see docs/configuration.md"));
+}
+
+TEST(JobFile, NamesEachRequiredKeyThatIsMissing) {  // RC-CFG-11
+  EXPECT_THAT(ErrorOf(kEngines), HasSubstr("required key policies is missing"));
+  EXPECT_THAT(ErrorOf(kPolicies), HasSubstr("required key engines is missing"));
+  EXPECT_THAT(ErrorOf("policies: [{rank: 0}]\n" + std::string(kEngines)), HasSubstr("policies[0].source is missing"));
+  EXPECT_THAT(ErrorOf("policies: [{source: /m}]\n" + std::string(kEngines)), HasSubstr("policies[0].rank is missing"));
+  EXPECT_THAT(ErrorOf(std::string(kPolicies) + "engines: [{tp: 1}]\n"), HasSubstr("engines[0].slot is missing"));
+  EXPECT_THAT(ErrorOf(std::string(kPolicies) + "engines: []\n"), HasSubstr("engines is empty"));
+  EXPECT_THAT(ErrorOf(std::string(kPolicies) + "engines: {}\n"), HasSubstr("engines is no list"));
+}
+
+TEST(JobFile, RefusesWrongKinds) {  // RC-CFG-12
+  EXPECT_THAT(ErrorOf(File("verify: perhaps\n")), HasSubstr("verify is \"perhaps\" | allowed: always | on_request"));
+  EXPECT_THAT(ErrorOf(File("deadlines: {sync: 60}\n")), HasSubstr("deadlines.sync is \"60\""));
+  EXPECT_THAT(ErrorOf(File("deadlines: {sync: 0s}\n")), HasSubstr("deadlines.sync is 0"));
+  EXPECT_THAT(ErrorOf(File("transport: {shm: {load_bytes: 4MB}}\n")), HasSubstr("load_bytes is \"4MB\""));
+  EXPECT_THAT(ErrorOf(File("generation: {use_fault_tolerance: yes}\n")), HasSubstr("true or false"));
+  EXPECT_THAT(ErrorOf(File("generation: 7\n")), HasSubstr("generation is no section"));
+  EXPECT_THAT(ErrorOf("a: &x [1]\nb: *x\nc: [\n"), HasSubstr("not YAML"));
+  EXPECT_THAT(ErrorOf("verify: always\nverify: always\n"), HasSubstr("given twice"));
+  EXPECT_THAT(ErrorOf("just words"), HasSubstr("holds no keys"));
+}
+
+TEST(JobFile, TakesOneTransportUnderEitherName) {  // RC-CFG-12
+  EXPECT_EQ(ParseJob(File("generation: {refit_transport: shm}\n"))->options.transport, "shm");
+  EXPECT_EQ(ParseJob(File("transport: {name: shm}\ngeneration: {refit_transport: shm}\n"))->options.transport, "shm");
+  EXPECT_THAT(ErrorOf(File("transport: {name: shm}\ngeneration: {refit_transport: auto}\n")), HasSubstr("they are one choice"));
+  EXPECT_THAT(ErrorOf(File("transport: {name: nixl}\n")), HasSubstr("not in this build | this build has: shm"));
+}
+
+TEST(JobFile, NotesKeysOfATransportThatIsNotInUse) {  // RC-CFG-12
+  const auto job = ParseJob(File("generation: {refit_cfg: {nixl: {device: cpu}}}\n"));
+  ASSERT_TRUE(job.has_value()) << job.status().ToString();
+  EXPECT_THAT(job->notes, SizeIs(1));
+  EXPECT_THAT(job->notes, Contains(HasSubstr("generation.refit_cfg.nixl.device is not read")));
+}
+
+TEST(Guards, RefuseColocatedGeneration) {  // RC-CFG-01
+  EXPECT_THAT(ErrorOf(File("generation: {colocated: {enabled: true}}\n")), HasSubstr("generation.colocated.enabled is true"));
+}
+
+TEST(Guards, RefuseAnEngineLargerThanItsNode) {  // RC-CFG-02
+  const std::string node = "generation: {colocated: {resources: {gpus_per_node: 2}}, sglang_server_config: {num_gpus_per_engine: ";
+  EXPECT_THAT(ErrorOf(File(node + "4}}\n")), HasSubstr("num_gpus_per_engine is 4"));
+  EXPECT_EQ(ErrorOf(File(node + "2}}\n")), "no error");
+}
+
+TEST(Guards, RefuseOtherParallelism) {  // RC-CFG-03, -04, -05
+  EXPECT_THAT(ErrorOf(Server("dp_size: 2")), HasSubstr("dp_size is 2"));
+  EXPECT_THAT(ErrorOf(Server("pp_size: 2")), HasSubstr("pp_size is 2"));
+  EXPECT_THAT(ErrorOf(Server("ep_size: 2")), HasSubstr("ep_size is 2"));
+  EXPECT_EQ(ErrorOf(Server("dp_size: 1, pp_size: 1, ep_size: 1")), "no error");
+}
+
+TEST(Guards, RefuseShardedExpertsWhereAReceiverIsMade) {  // RC-CFG-05, without a file in front
+  EngineOptions engine;
+  engine.load_bytes = 1;
+  engine.args = {"--ep-size", "2"};
+  EXPECT_FALSE(CheckEngine(engine).ok());
+  engine.args = {"--ep-size=1"};
+  EXPECT_TRUE(CheckEngine(engine).ok());
+}
+
+TEST(Guards, LookAtThePauseModeOfEnginesThatPauseOnly) {  // RC-CFG-06
+  EngineOptions engine;
+  EXPECT_FALSE(CheckPauseMode(BackendChoice::kSglang, PauseChoice::kInPlace, engine).ok());
+  EXPECT_TRUE(CheckPauseMode(BackendChoice::kVllm, PauseChoice::kInPlace, engine).ok());
+  EXPECT_TRUE(CheckPauseMode(BackendChoice::kSglang, PauseChoice::kRetract, engine).ok());
+  engine.args = {"--family", "a"};
+  EXPECT_FALSE(CheckPauseMode(BackendChoice::kSglang, PauseChoice::kRetract, engine).ok());
+  EXPECT_THAT(ErrorOf(Server("pause_generation_mode: in_place")), HasSubstr("pause_generation_mode is in_place"));
+}
+
+TEST(Guards, TakeRawBf16Only) {  // RC-CFG-08: by the schema, and by the guard on its own
+  EXPECT_THAT(ErrorOf(Server("dtype: float16")), HasSubstr("dtype is \"float16\""));
+  EXPECT_THAT(ErrorOf(Server("quantization: fp8")), HasSubstr("quantization is \"fp8\""));
+  EXPECT_THAT(CheckRawBf16("float16", "none").message(), HasSubstr("raw BF16"));
+  EXPECT_FALSE(CheckRawBf16("bfloat16", "fp8").ok());
+  EXPECT_TRUE(CheckRawBf16("auto", "").ok());
+}
+
+TEST(Guards, WantOneBucketSizeOnBothSidesOfALink) {  // RC-CFG-09
+  JobOptions job;
+  job.transport = "nixl";
+  job.bucket_bytes = 4 * kMiB;
+  job.engines.resize(1);
+  job.engines[0].load_bytes = 8 * kMiB;
+  EXPECT_THAT(CheckBucketSizes(job).message(), HasSubstr("8388608B"));
+  EXPECT_THAT(CheckBucketSizes(job).message(), HasSubstr("4194304B"));
+  job.engines[0].load_bytes = 4 * kMiB;
+  EXPECT_TRUE(CheckBucketSizes(job).ok());
+}
+
+JobOptions Shape(std::vector<std::uint32_t> ranks, std::vector<std::uint32_t> slots, std::uint32_t tp_size) {
+  JobOptions job;
+  job.profile = ProfileChoice::kStrict;
+  for (const std::uint32_t rank : ranks) {
+    job.policies.push_back({rank, {}, {}});
+  }
+  for (const std::uint32_t slot : slots) {
+    EngineOptions& engine = job.engines.emplace_back();
+    engine.slot = slot;
+    engine.tp_size = tp_size;
+  }
+  return job;
+}
+
+TEST(Guards, RefuseEachShapeThatCannotBePaired) {  // RC-CFG-10
+  EXPECT_TRUE(CheckPairing(Shape({0, 1}, {0}, 2)).ok());
+  EXPECT_FALSE(CheckPairing(Shape({0}, {0}, 2)).ok());
+  EXPECT_FALSE(CheckPairing(Shape({}, {0}, 1)).ok());
+  EXPECT_FALSE(CheckPairing(Shape({0}, {}, 1)).ok());
+  EXPECT_FALSE(CheckPairing(Shape({0, 2}, {0}, 1)).ok());
+  EXPECT_FALSE(CheckPairing(Shape({0, 1}, {1}, 1)).ok());
+  JobOptions resilient = Shape({0}, {0}, 2);
+  resilient.profile = ProfileChoice::kResilient;
+  EXPECT_TRUE(CheckPairing(resilient).ok());
+  EXPECT_FALSE(ParseJob("policies: [{rank: 0, source: /m}, {rank: 0, source: /m}]\n" + std::string(kEngines)).ok());
+}
+
+TEST(Guards, ReportAllMissingKnobsOfFaultToleranceTogether) {  // RC-CFG-13
+  const std::string error = ErrorOf(File("generation: {use_fault_tolerance: true}\n"));
+  EXPECT_THAT(error, HasSubstr("rollout_health_check_interval"));
+  EXPECT_THAT(error, HasSubstr("rollout_health_check_timeout"));
+  EXPECT_THAT(error, HasSubstr("rollout_health_check_first_wait"));
+  const auto with = [](std::string_view timeout) {
+    return File("generation: {use_fault_tolerance: true, rollout_health_check_interval: 5.0, rollout_health_check_timeout: " +
+                std::string(timeout) + ", rollout_health_check_first_wait: 0.0}\n");
+  };
+  EXPECT_THAT(ErrorOf(with("1.0")), HasSubstr("rollout_health_check_timeout is 1"));
+  EXPECT_EQ(ErrorOf(with("1.5")), "no error");
+}
+
+TEST(Units, AreWholeNumbersWithTheirUnit) {
+  EXPECT_EQ(*ParseBytes("4MiB"), 4 * kMiB);
+  EXPECT_EQ(*ParseBytes("1B"), 1U);
+  EXPECT_EQ(*ParseDuration("500ms"), std::chrono::milliseconds(500));
+  EXPECT_EQ(*ParseDuration("2min"), std::chrono::minutes(2));
+  for (const char* bad : {"", "4", "MiB", "-1MiB", "1.5MiB", "4 MiB", "99999999999999999999GiB", "18446744073709551615GiB"}) {
+    EXPECT_FALSE(ParseBytes(bad).ok()) << bad;
+  }
+  EXPECT_FALSE(ParseDuration("60").ok());
+}
+
+TEST(ConfigurationPage, IsWhatTheSchemaSays) {
+  std::ifstream file(REFIT_CONFIGURATION_PAGE);
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  EXPECT_EQ(page, SchemaAsMarkdown()) << "run: build/bin/refit config schema > docs/configuration.md";
+}
+
+}  // namespace
+}  // namespace refit::config
