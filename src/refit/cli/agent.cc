@@ -38,7 +38,19 @@ struct Flags {
   std::string run_directory;
   std::string listen = "127.0.0.1:0";
   std::string engine_program;
+  std::string python = "python3";
 };
+
+constexpr ByteCount kReferenceLoadBytes = 4 * kMiB;
+
+runtime::EngineKind KindOf(config::EngineChoice kind) {
+  switch (kind) {
+    case config::EngineChoice::kReference: return runtime::EngineKind::kReference;
+    case config::EngineChoice::kSglang: return runtime::EngineKind::kSglang;
+    case config::EngineChoice::kAttach: break;
+  }
+  return runtime::EngineKind::kAttach;
+}
 
 sync::PauseMode ModeOf(config::PauseChoice pause) {
   switch (pause) {
@@ -68,7 +80,6 @@ struct Choice {
 Result<Choice> Choose(const Flags& flags, const Invocation& invocation) {
   Choice choice;
   config::EngineOptions& engine = choice.engine;
-  engine.load_bytes = 4 * kMiB;
   if (!flags.config.empty()) {
     REFIT_ASSIGN_OR_RETURN(choice.job, config::ReadJobFile(flags.config));
     const auto& engines = choice.job->options.engines;
@@ -105,30 +116,31 @@ Result<Choice> Choose(const Flags& flags, const Invocation& invocation) {
   if (!invocation.after_dashes.empty()) {
     engine.args = invocation.after_dashes;
   }
+  if (engine.load_bytes == 0) {
+    engine.load_bytes = engine.kind == config::EngineChoice::kSglang ? config::kSglangLoadBytes : kReferenceLoadBytes;
+  }
   return choice;
 }
 
 Result<runtime::AgentHostOptions> MakeOptions(const Flags& flags, const Invocation& invocation) {
   REFIT_ASSIGN_OR_RETURN(const Choice choice, Choose(flags, invocation));
   const config::EngineOptions& engine = choice.engine;
-  if (engine.kind == config::EngineChoice::kSglang) {
-    return Unimplemented("--engine is sglang: launching SGLang comes with the SGLang adapter",
-                         "start the server yourself and use --engine attach --url http://host:port");
-  }
   // Asked again here, since no file need have come in between (RC-CFG-05, -06).
   REFIT_RETURN_IF_ERROR(config::CheckEngine(engine));
   REFIT_RETURN_IF_ERROR(config::CheckPauseMode(config::BackendChoice::kSglang, choice.pause, engine));
 
-  REFIT_RETURN_IF_ERROR(runtime::CheckModelFits(engine.args, engine.tp_size).WithContext("--tp"));
-
   runtime::AgentHostOptions options;
+  options.kind = KindOf(engine.kind);
+  REFIT_RETURN_IF_ERROR(runtime::CheckEngineArguments(options.kind, engine.args));
+  REFIT_RETURN_IF_ERROR(runtime::CheckModelFits(engine.args, engine.tp_size).WithContext("--tp"));
   options.slot = SlotIndex(engine.slot);
   REFIT_ASSIGN_OR_RETURN(options.controller,
                          ControllerAddress(flags.controller, choice.job.has_value() ? &*choice.job : nullptr));
   options.listen = flags.listen;
-  options.kind = engine.kind == config::EngineChoice::kAttach ? runtime::EngineKind::kAttach : runtime::EngineKind::kReference;
   options.tp_size = engine.tp_size;
-  options.engine_program = flags.engine_program.empty() ? invocation.program_folder + "/refit-engine" : flags.engine_program;
+  options.engine_program = options.kind == runtime::EngineKind::kSglang ? flags.python
+                           : flags.engine_program.empty() ? invocation.program_folder + "/refit-engine"
+                                                          : flags.engine_program;
   options.engine_args = engine.args;
   options.url = engine.url;
   if (!engine.api_key_file.empty()) {
@@ -142,6 +154,9 @@ Result<runtime::AgentHostOptions> MakeOptions(const Flags& flags, const Invocati
   }
   options.load_bytes = engine.load_bytes;
   options.pause_mode = ModeOf(choice.pause);
+  if (options.kind == runtime::EngineKind::kSglang) {
+    options.launch_deadline = config::kSglangLaunchDeadline;
+  }
   if (choice.job.has_value()) {
     const config::DeadlineOptions& deadlines = choice.job->options.deadlines;
     options.launch_deadline = deadlines.launch;
@@ -174,23 +189,25 @@ Run AddAgent(CLI::App& app, const Invocation& invocation) {
   app.add_option("--slot", flags->slot, "the engine's place in the fleet")->required();
   app.add_option("--controller", flags->controller, "the controller's address");
   app.add_option("--engine", flags->engine,
-                 "reference: start refit-engine; attach: drive the server at --url; sglang: not in this build")
+                 "reference: start refit-engine; sglang: start SGLang; attach: drive the server at --url")
       ->check(CLI::IsMember({"reference", "sglang", "attach"}));
   app.add_option("--tp", flags->tp_size, "tensor-parallel ranks (default 1)");
   app.add_option("--url", flags->url, "the server to attach to");
   app.add_option("--api-key-file", flags->api_key_file, "file whose first line is its admin key");
-  app.add_option("--load-bytes", flags->load_bytes, "what one update call carries (default 4MiB)");
+  app.add_option("--load-bytes", flags->load_bytes, "what one update call carries (default 4MiB; sglang: 512MiB)");
   app.add_option("--pause-mode", flags->pause, "what a pause does with running requests (default abort)")
       ->check(CLI::IsMember({"abort", "retract", "in_place"}));
   app.add_option("--run-directory", flags->run_directory, "logs and keys of the engine (default: a folder of its own in the temporary one)");
   app.add_option("--listen", flags->listen, "host:port; port 0 takes a free one")->capture_default_str();
   app.add_option("--engine-program", flags->engine_program, "refit-engine (default: beside this program)");
+  app.add_option("--python", flags->python, "the Python that has SGLang, a path or a name (--engine sglang)")->capture_default_str();
   app.add_option("--config", flags->config, "the job's file; --slot picks its entry, other flags win over it");
   AddFormFlag(app, flags->form);
   app.footer(
       "What follows -- goes to the engine.\n"
       "Example:\n  refit agent --slot 0 --controller 127.0.0.1:41233 --engine reference --tp 3 -- --model models/smol --family c\n"
-      "  refit agent --slot 1 --controller 127.0.0.1:41233 --engine attach --url http://127.0.0.1:30000");
+      "  refit agent --slot 1 --controller 127.0.0.1:41233 --engine sglang --tp 2 -- --model-path models/qwen3\n"
+      "  refit agent --slot 2 --controller 127.0.0.1:41233 --engine attach --url http://127.0.0.1:30000");
   return [flags, &invocation] { return RunAgent(*flags, invocation); };
 }
 

@@ -285,12 +285,6 @@ Status CheckBuild(const JobOptions& job) {
   if (job.generation.needs_offload) {
     return refuse(StrCat(kServer, "needs_offload"), "true", "engines that stay resident; give false");
   }
-  for (const EngineOptions& engine : job.engines) {
-    if (engine.kind == EngineChoice::kSglang) {
-      return refuse(StrCat("engines[slot ", engine.slot, "].kind"), "sglang",
-                    "reference, and attach for an SGLang server that you start; launching one comes with the SGLang adapter");
-    }
-  }
   return OkStatus();
 }
 

@@ -100,6 +100,17 @@ Result<std::string> ReadTransport(const Node& given, const Reader& resolved) {
   return theirs.empty() ? resolved.At("transport").At("name").text() : theirs;
 }
 
+// Where `path` leads in the file; null where the file has no such key.
+const Node* FindPath(const Node& root, std::string_view path) {
+  const Node* node = &root;
+  while (node != nullptr && !path.empty()) {
+    const std::size_t dot = path.find('.');
+    node = node->Find(path.substr(0, dot));
+    path.remove_prefix(dot == std::string_view::npos ? path.size() : dot + 1);
+  }
+  return node;
+}
+
 Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
   const Reader file(&resolved);
   JobOptions job;
@@ -132,7 +143,12 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
     }
     options.url = engine.At("url").text();
     options.api_key_file = engine.At("api_key_file").text();
-    options.load_bytes = engine.At("load_bytes").bytes().value_or(job.bucket_bytes.value_or(load_bytes));
+    const bool is_sglang = options.kind == EngineChoice::kSglang;
+    const ByteCount common = is_sglang && FindPath(given, "transport.shm.load_bytes") == nullptr ? kSglangLoadBytes : load_bytes;
+    options.load_bytes = engine.At("load_bytes").bytes().value_or(job.bucket_bytes.value_or(common));
+    if (is_sglang && FindPath(given, "deadlines.launch") == nullptr) {
+      job.deadlines.launch = kSglangLaunchDeadline;
+    }
     job.engines.push_back(std::move(options));
   }
   const auto by_rank = [](const PolicyOptions& a, const PolicyOptions& b) { return a.rank < b.rank; };
@@ -141,17 +157,6 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
   std::sort(job.engines.begin(), job.engines.end(), by_slot);
   job.generation = ReadGeneration(file.At("generation"));
   return job;
-}
-
-// Where `path` leads in the file; null where the file has no such key.
-const Node* FindPath(const Node& root, std::string_view path) {
-  const Node* node = &root;
-  while (node != nullptr && !path.empty()) {
-    const std::size_t dot = path.find('.');
-    node = node->Find(path.substr(0, dot));
-    path.remove_prefix(dot == std::string_view::npos ? path.size() : dot + 1);
-  }
-  return node;
 }
 
 std::vector<std::string> NotesOf(const Node& given, const JobOptions& job) {

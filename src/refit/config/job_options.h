@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +15,10 @@
 #include "refit/base/time.h"
 
 namespace refit::config {
+
+// Where nothing else is said. A call costs SGLang milliseconds (settled D1), and its start minutes.
+inline constexpr ByteCount kSglangLoadBytes = 512 * kMiB;
+inline constexpr Duration kSglangLaunchDeadline = std::chrono::minutes(10);
 
 enum class ProfileChoice : std::uint8_t { kResilient, kStrict };
 enum class EngineChoice : std::uint8_t { kReference, kSglang, kAttach };

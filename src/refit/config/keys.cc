@@ -31,7 +31,7 @@ constexpr auto kKeys = std::to_array<KeySpec>({
     {"engines", kList, "", "at least one", "The inference engines, one entry per slot of the fleet.", kRequired},
     {"engines[].slot", kInteger, "", "0 … count − 1, each once", "The engine's place in the fleet.", kRequired},
     {"engines[].kind", kWord, "reference", "reference | sglang | attach",
-     "`reference`: the agent starts `refit-engine`. `attach`: it drives the server at `url`. `sglang`: comes with the SGLang adapter."},
+     "`reference`: the agent starts `refit-engine`. `sglang`: it starts SGLang. `attach`: it drives the server at `url`."},
     {"engines[].tp", kInteger, "1", "1 … 64", "Tensor-parallel ranks. Must divide heads, KV heads (or be a multiple of them), "
      "vocabulary and intermediate size of the model."},
     {"engines[].args", kTextList, "", "words", "Arguments of the engine that the agent starts, such as `[--model, DIR, --family, c]`."},
@@ -46,7 +46,7 @@ constexpr auto kKeys = std::to_array<KeySpec>({
     {"deadlines.sync", kDuration, "60s", "more than 0", "A whole sync."},
     {"deadlines.update", kDuration, "20s", "more than 0", "One `update` call of an engine."},
     {"deadlines.call", kDuration, "10s", "more than 0", "Any other call of an engine."},
-    {"deadlines.launch", kDuration, "60s", "more than 0", "Starting an engine, until it is ready."},
+    {"deadlines.launch", kDuration, "60s", "more than 0", "Starting an engine, until it is ready; 600s where this is not given and an engine is of `kind: sglang`."},
     {"deadlines.register", kDuration, "30s", "more than 0", "Reaching the controller at start."},
     {"deadlines.verify", kDuration, "120s", "more than 0", "Computing or comparing all hashes of a version."},
 
@@ -55,7 +55,7 @@ constexpr auto kKeys = std::to_array<KeySpec>({
      "`auto` takes `shm`, the one that this build has: same host, host memory, two memory passes."},
     {"transport.shm", kSection, "", "", "Shared memory of one host."},
     {"transport.shm.load_bytes", kBytes, "4MiB", "1 … 64 GiB",
-     "What one update call carries. 4 MiB keeps two loads in the last-level cache; a real SGLang server wants 512MiB, since a call costs it milliseconds."},
+     "What one update call carries. 4 MiB keeps two loads in the last-level cache; engines of `kind: sglang` get 512MiB where this is not given, since a call costs them milliseconds."},
     {"transport.cuda_ipc", kSection, "", "", "Nothing to set yet.", kOptional, "cuda_ipc"},
     {"transport.nixl", kSection, "", "", "Nothing to set yet.", kOptional, "nixl"},
     {"transport.nixl.bucket_bytes", kBytes, "", "at least 1MiB", "Landing buffer of every peer; equal on both sides of every pair.",

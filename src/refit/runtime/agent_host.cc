@@ -10,6 +10,7 @@
 
 #include "refit/base/str.h"
 #include "refit/device/shared_memory.h"
+#include "refit/engine/sglang/server_launch.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/watched.h"
 #include "refit/observe/log.h"
@@ -186,6 +187,10 @@ class Host final : public AgentHost, public rpc::AgentHandler {
 };
 
 }  // namespace
+
+Status CheckEngineArguments(EngineKind kind, const std::vector<std::string>& arguments) {
+  return kind == EngineKind::kSglang ? engine::sglang::CheckServerArguments(arguments) : OkStatus();
+}
 
 Result<std::unique_ptr<AgentHost>> AgentHost::Start(AgentHostOptions options) {
   auto host = std::make_unique<Host>(std::move(options));

@@ -20,7 +20,7 @@
 
 namespace refit::runtime {
 
-enum class EngineKind : std::uint8_t { kReference, kAttach };
+enum class EngineKind : std::uint8_t { kReference, kSglang, kAttach };
 
 struct AgentHostOptions {
   SlotIndex slot;
@@ -28,8 +28,8 @@ struct AgentHostOptions {
   std::string listen = "127.0.0.1:0";
   EngineKind kind = EngineKind::kReference;
   std::uint32_t tp_size = 1;
-  std::string engine_program;            // path of refit-engine
-  std::vector<std::string> engine_args;  // --model DIR --family c …
+  std::string engine_program;            // path of refit-engine; kSglang: the Python that has SGLang
+  std::vector<std::string> engine_args;  // --model DIR --family c …; kSglang: of sglang.launch_server
   std::string url{};                     // kAttach
   std::string admin_key{};               // kAttach; a launched engine gets a random one (C17)
   std::string run_directory;             // logs and key files of the engine
@@ -40,6 +40,9 @@ struct AgentHostOptions {
   Duration update_deadline = std::chrono::seconds(20);
   Duration register_deadline = std::chrono::seconds(30);
 };
+
+// INVALID_ARGUMENT where the engine's arguments hold one that is the agent's to give.
+Status CheckEngineArguments(EngineKind kind, const std::vector<std::string>& arguments);
 
 // Owns its threads, the service and the engine; the destructor ends them, the engine's processes included.
 class AgentHost {

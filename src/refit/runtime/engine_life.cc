@@ -13,6 +13,7 @@
 
 #include "refit/base/str.h"
 #include "refit/checkpoint/checkpoint.h"
+#include "refit/engine/sglang/server_launch.h"
 #include "refit/engine/sglang/sglang_engine.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/random.h"
@@ -57,7 +58,11 @@ EngineLife::~EngineLife() {
 Result<std::unique_ptr<EngineLife>> EngineLife::Begin(const AgentHostOptions& options, std::uint32_t launch_number,
                                                       transport::Transport& transport) {
   std::unique_ptr<EngineLife> life(new EngineLife(options, transport));
-  REFIT_RETURN_IF_ERROR(options.kind == EngineKind::kAttach ? life->Attach() : life->Launch(launch_number));
+  switch (options.kind) {
+    case EngineKind::kReference: REFIT_RETURN_IF_ERROR(life->Launch(launch_number)); break;
+    case EngineKind::kSglang: REFIT_RETURN_IF_ERROR(life->LaunchSglang(launch_number)); break;
+    case EngineKind::kAttach: REFIT_RETURN_IF_ERROR(life->Attach()); break;
+  }
   REFIT_RETURN_IF_ERROR(life->Identify());
   return life;
 }
@@ -78,16 +83,46 @@ Status EngineLife::Launch(std::uint32_t launch_number) {
     return ready.status().WithContext(StrCat("engine ", options_.slot, " did not come up"));
   }
   url_ = ready->substr(0, ready->find(' '));
-  REFIT_ASSIGN_OR_RETURN(engine_, engine::sglang::ConnectSglang({url_, key, options_.pause_mode}));
-  REFIT_ASSIGN_OR_RETURN(reader_, engine::sglang::ConnectSglang({url_, key, options_.pause_mode}));
+  return Connect(key);
+}
+
+Status EngineLife::LaunchSglang(std::uint32_t launch_number) {
+  const std::string name = StrCat(options_.run_directory, "/engine-", options_.slot, "-", launch_number);
+  const std::string key = ToHex(exec::RandomId());
+  const std::string key_file = StrCat(name, ".yaml");
+  REFIT_RETURN_IF_ERROR(WritePrivateFile(key_file, engine::sglang::KeyFileText(key)));
+  REFIT_RETURN_IF_ERROR(WritePrivateFile(StrCat(name, ".log"), ""));  // the server logs its arguments, the key among them
+  REFIT_ASSIGN_OR_RETURN(const std::uint16_t port, engine::sglang::FreshPort());
+  engine::sglang::ServerCommand command = engine::sglang::MakeServerCommand({.python = options_.engine_program,
+                                                                             .arguments = options_.engine_args,
+                                                                             .tp_size = options_.tp_size,
+                                                                             .port = port,
+                                                                             .admin_key = key,
+                                                                             .key_file = key_file});
+  REFIT_ASSIGN_OR_RETURN(child_, engine::process::ChildProcess::Start({.arguments = std::move(command.arguments),
+                                                                       .environment = std::move(command.environment),
+                                                                       .log_path = StrCat(name, ".log"),
+                                                                       .ready_prefix = {}}));
+  url_ = StrCat("http://127.0.0.1:", port);
+  REFIT_RETURN_IF_ERROR(Connect(key));
+  const std::string who = StrCat("engine ", options_.slot, " (SGLang, process ", child_->pid(), ", log ", name, ".log)");
+  const Status up = engine::sglang::AwaitServer(
+      *engine_, who, [this] { return !child_->running(); }, exec::Now() + options_.launch_deadline);
+  if (!child_->running()) {
+    return Unavailable(StrCat(who, " ended (", child_->exit_text(), ") before it was ready: ", child_->LastOutput()));
+  }
+  return up;
+}
+
+Status EngineLife::Connect(const std::string& admin_key) {
+  REFIT_ASSIGN_OR_RETURN(engine_, engine::sglang::ConnectSglang({url_, admin_key, options_.pause_mode}));
+  REFIT_ASSIGN_OR_RETURN(reader_, engine::sglang::ConnectSglang({url_, admin_key, options_.pause_mode}));
   return OkStatus();
 }
 
 Status EngineLife::Attach() {
   url_ = options_.url;
-  REFIT_ASSIGN_OR_RETURN(engine_, engine::sglang::ConnectSglang({url_, options_.admin_key, options_.pause_mode}));
-  REFIT_ASSIGN_OR_RETURN(reader_, engine::sglang::ConnectSglang({url_, options_.admin_key, options_.pause_mode}));
-  return OkStatus();
+  return Connect(options_.admin_key);
 }
 
 Status EngineLife::Identify() {

@@ -54,6 +54,8 @@ class EngineLife {
  private:
   EngineLife(const AgentHostOptions& options, transport::Transport& transport);
   Status Launch(std::uint32_t launch_number);
+  Status LaunchSglang(std::uint32_t launch_number);
+  Status Connect(const std::string& admin_key);  // to url_
   Status Attach();
   Status Identify();
   Result<peer::EngineAgent> MakeMachine(const rpc::Membership& membership) const;

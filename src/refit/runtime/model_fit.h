@@ -13,7 +13,8 @@
 
 namespace refit::runtime {
 
-// The model that "--model DIR" of the arguments names; OK where they name none on this machine: its engine will tell.
+// The model that "--model DIR" of the arguments names ("--model-path DIR" for SGLang); OK where they name none on this
+// machine: its engine will tell.
 Status CheckModelFits(const std::vector<std::string>& engine_args, std::uint32_t tp_size);
 
 }  // namespace refit::runtime

@@ -254,6 +254,8 @@ std::string ChildProcess::exit_text() {
                                    : StrCat("exit ", WEXITSTATUS(exit_status_));
 }
 
+std::string ChildProcess::LastOutput() const { return LastLines(log_path_); }
+
 std::optional<std::string> ChildProcess::PollReadyLine() {
   char chunk[4096];
   for (ssize_t got; (got = read(ready_fd_, chunk, sizeof chunk)) > 0;) {

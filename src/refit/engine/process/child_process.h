@@ -40,6 +40,7 @@ class ChildProcess {
   int pid() const { return pid_; }
   bool running();                      // reaps when it ended
   std::string exit_text();             // "exit 1", "signal 9"; empty while running
+  std::string LastOutput() const;      // the last lines of the log, on one line
   Status Terminate(Instant deadline);  // SIGTERM, then SIGKILL at the deadline; reaps. Idempotent
   void Kill();                         // SIGKILL to the group; reaps. Idempotent
 

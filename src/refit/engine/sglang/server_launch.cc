@@ -1,0 +1,150 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/engine/sglang/server_launch.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <mutex>
+#include <set>
+
+#include "refit/base/str.h"
+#include "refit/exec/clock.h"
+#include "refit/exec/random.h"
+#include "refit/observe/log.h"
+
+namespace refit::engine::sglang {
+namespace {
+
+constexpr Duration kPollInterval = std::chrono::milliseconds(300);
+constexpr Duration kPollDeadline = std::chrono::seconds(5);  // a server that comes up may be slow to answer
+constexpr Duration kProgressInterval = std::chrono::seconds(10);
+
+constexpr std::uint32_t kLowestPort = 10'000;
+constexpr std::uint32_t kUsualEphemeralStart = 32'768;
+constexpr int kPortTries = 200;
+
+struct OwnArgument {
+  std::string_view name;
+  std::string_view remedy;
+};
+constexpr std::array kOwnArguments = {
+    OwnArgument{"--port", "the agent takes a port that was not used before"},
+    OwnArgument{"--host", "the agent's engine listens on 127.0.0.1"},
+    OwnArgument{"--tp-size", "give it as the agent's --tp"},
+    OwnArgument{"--tp", "give it as the agent's --tp"},
+    OwnArgument{"--tensor-parallel-size", "give it as the agent's --tp"},
+    OwnArgument{"--admin-api-key", "the agent makes a key for every launch"},
+    OwnArgument{"--api-key", "the agent's engine is reached by its admin key only"},
+};
+
+// Where the kernel begins to take the ports of outgoing connections from.
+std::uint32_t EphemeralStart() {
+  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
+  std::uint32_t start = 0;
+  return file >> start && start > kLowestPort + 1000 && start < 65536 ? start : kUsualEphemeralStart;
+}
+
+std::string WholeSeconds(Duration duration) {
+  return StrCat(std::chrono::duration_cast<std::chrono::seconds>(duration).count(), " s");
+}
+
+bool IsFree(std::uint16_t port) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  const bool free = listener >= 0 && bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (listener >= 0) {
+    close(listener);
+  }
+  return free;
+}
+
+}  // namespace
+
+Status CheckServerArguments(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    const std::string_view name = std::string_view(argument).substr(0, argument.find('='));
+    const auto* const own = std::ranges::find(kOwnArguments, name, &OwnArgument::name);
+    if (own != kOwnArguments.end()) {
+      return InvalidArgument(StrCat("the engine's argument ", name, " is the agent's to give"), std::string(own->remedy));
+    }
+  }
+  return OkStatus();
+}
+
+std::string KeyFileText(std::string_view admin_key) {
+  return StrCat("admin-api-key: \"", admin_key, "\"\n");  // quoted: a key of digits would be read as a number
+}
+
+ServerCommand MakeServerCommand(const ServerLaunch& launch) {
+  ServerCommand command;
+  command.arguments = {launch.python, "-m", "sglang.launch_server"};
+  if (launch.python.find('/') == std::string::npos) {
+    command.arguments.insert(command.arguments.begin(), "/usr/bin/env");
+  }
+  const bool has_config = std::ranges::any_of(launch.arguments, [](const std::string& argument) {
+    return argument == "--config" || argument.starts_with("--config=");
+  });
+  const std::vector<std::string> ours = {"--host",    "127.0.0.1",
+                                         "--port",    StrCat(launch.port),
+                                         "--tp-size", StrCat(launch.tp_size),
+                                         has_config ? "--admin-api-key" : "--config",
+                                         has_config ? launch.admin_key : launch.key_file};
+  command.arguments.insert(command.arguments.end(), launch.arguments.begin(), launch.arguments.end());
+  command.arguments.insert(command.arguments.end(), ours.begin(), ours.end());
+  // Without both, a crashed server keeps its port open for 5 s to 65 s, and a call to it hangs as long.
+  command.environment = {"SGLANG_PYSPY_DUMP_BEFORE_CRASH=false", "SGLANG_CUDA_COREDUMP_BEFORE_CRASH=false"};
+  return command;
+}
+
+Result<std::uint16_t> FreshPort() {
+  static std::mutex mutex;
+  static std::set<std::uint16_t> given;  // every incarnation listens where none did before (settled C9)
+  const std::lock_guard lock(mutex);
+  const std::uint32_t range = EphemeralStart() - kLowestPort;
+  for (int i = 0; i < kPortTries; ++i) {
+    const auto port = static_cast<std::uint16_t>(kLowestPort + exec::RandomId().low % range);
+    if (!given.contains(port) && IsFree(port)) {
+      given.insert(port);
+      return port;
+    }
+  }
+  return ResourceExhausted(StrCat("no free port from ", kLowestPort, " to ", kLowestPort + range - 1),
+                           "end some servers of this host");
+}
+
+Status AwaitServer(Engine& engine, std::string_view name, const std::function<bool()>& ended, Instant deadline) {
+  const Instant start = exec::Now();
+  Instant next_line = start + kProgressInterval;
+  while (true) {
+    if (ended()) {
+      return Unavailable(StrCat(name, " ended before it answered"));
+    }
+    const Duration left = deadline - exec::Now();
+    if (left <= Duration::zero()) {
+      return DeadlineExceeded(StrCat(name, " did not answer within ", WholeSeconds(deadline - start)),
+                              "give it more time, or fewer weights to load");
+    }
+    // /server_info and /model_info: both answer only once the weights are loaded.
+    const auto description = engine.Describe(std::min(left, kPollDeadline));
+    if (description.has_value() || description.status().code() == StatusCode::kFailedPrecondition) {
+      return description.status();  // it answered; what it said may still be refused
+    }
+    if (exec::Now() >= next_line) {
+      next_line += kProgressInterval;
+      observe::LogInfo(StrCat("waiting for ", name, ": ", WholeSeconds(exec::Now() - start)));
+    }
+    exec::WaitUntil(ended, std::min(deadline, exec::Now() + kPollInterval));
+  }
+}
+
+}  // namespace refit::engine::sglang
