@@ -34,7 +34,8 @@ bool IsRunning(const ProcessIdentity& process);  // false for a zombie: it maps 
 // "/refit-4711-88231-n4026531836-`what`" for this process: pid, start time, pid namespace. what: letters, digits, '-'.
 std::string OwnedName(std::string_view what);
 
-// The name of `what` for one engine incarnation, never used again (RC-PAY-10). For SharedMemory::AddName.
+// The name of `what` for one engine incarnation, never used again (RC-PAY-10). For SharedMemory::AddName. At most 59 bytes where
+// `what` has at most 7: torch kills a server for a longer one.
 std::string IncarnationName(std::string_view what, const Incarnation& incarnation);
 
 // Whose name it is; nothing when it is not of our form. Safe on text from outside.

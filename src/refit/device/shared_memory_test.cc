@@ -158,6 +158,8 @@ TEST(SharedMemory, GivesEveryIncarnationANameOfItsOwn) {
   ASSERT_TRUE(memory.ok());
   const std::string first_name = IncarnationName("slot", first);
   const std::string second_name = IncarnationName("slot", second);
+  // "/refit-4194304-9999999999-n4026531836-l123456-" and 12 digits are the longest that occurs; torch takes 59 bytes.
+  EXPECT_LE(first_name.size() - OwnedName("slot").size(), 13U);
   ASSERT_TRUE((*memory)->AddName(first_name).ok());
   ASSERT_TRUE((*memory)->AddName(second_name).ok());  // 0 s after the first one's death
   shm_unlink(first_name.c_str());                     // the manager of the dead one, late

@@ -20,6 +20,9 @@ struct PayloadTensor {
   ByteCount offset = 0;  // bytes from the load's start
 };
 
+// torch's manager of shared memory holds a name in 60 bytes, its end included; a longer one kills the server.
+inline constexpr std::size_t kMaxShmNameSize = 59;
+
 // A load in host shared memory: a POSIX object with torch's 64-byte header (device::LoadSlot).
 struct HostLoad {
   std::string shm_name;  // "/refit-…", as shm_open takes it

@@ -22,7 +22,7 @@ Result<SenderMemory::LoadSlotObject> SenderMemory::Map(const std::string& transp
     }
     REFIT_ASSIGN_OR_RETURN(
         device::SharedName name,
-        device::SharedName::Make(object.name, device::IncarnationName(StrCat("load-", named_++), incarnation_)));
+        device::SharedName::Make(object.name, device::IncarnationName(StrCat("l", named_++), incarnation_)));
     found = mapped_.emplace(descriptor, Mapped{std::move(link), bytes, std::move(name)}).first;
   }
   return LoadSlotObject{found->second.object, found->second.name.name()};

@@ -101,7 +101,8 @@ bool CountsPidsAsWeDo(std::string_view name) {
 }
 
 std::string IncarnationName(std::string_view what, const Incarnation& incarnation) {
-  const std::string id = ToHex(incarnation);
+  // torch's manager takes names of at most 59 bytes. 48 bits are enough beside the pid and start time of this process.
+  const std::string id = ToHex(incarnation).substr(4, 12);
   return OwnedName(
       StrCat(what, "-", REFIT_MUTANT("RC-PAY-10/one-name-for-two-incarnations", id, std::string("engine"))));
 }

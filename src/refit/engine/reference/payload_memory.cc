@@ -16,6 +16,7 @@
 #include "refit/base/str.h"
 #include "refit/device/copy.h"
 #include "refit/device/shared_memory.h"
+#include "refit/engine/engine_payload.h"
 
 namespace refit::engine::reference {
 namespace {
@@ -44,6 +45,9 @@ Result<std::shared_ptr<LoadMapping>> LoadMappings::Open(const std::string& shm_n
     return NotFound(StrCat("RuntimeError: unable to ", what, " shared memory object <", shm_name,
                            "> in read-write mode: ", std::generic_category().message(errno), " (", errno, ")"));
   };
+  if (shm_name.size() > kMaxShmNameSize) {
+    return InvalidArgument("RuntimeError: MapAllocatorContext_filename too long");
+  }
   const std::optional<ByteCount> needed = CheckedAdd(data_size, device::kLoadHeaderSize);
   if (!needed.has_value() || shm_name.find('\0') != std::string::npos) {
     return InvalidArgument("RuntimeError: a shared memory object with an impossible name or size");
