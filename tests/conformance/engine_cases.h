@@ -58,9 +58,11 @@ TEST_P(EngineConformance, WantsTheAdminKeyForControlCallsOnly) {
     GTEST_SKIP() << "the server has no key";
   }
   const auto without = [this](const std::string& path, const std::string& body) {
-    return engine::sglang::SendHttp({.url = server_->url + path, .body = body, .bearer = "wrong", .deadline = kPatience});
+    return engine::sglang::SendHttp(
+        {.url = server_->url + path, .body = body, .bearer = "wrong", .deadline = kPatience});
   };
-  for (const char* path : {"/pause_generation", "/begin_weight_update", "/update_weights_from_tensor", "/weights_checker"}) {
+  for (const char* path :
+       {"/pause_generation", "/begin_weight_update", "/update_weights_from_tensor", "/weights_checker"}) {
     const bool exists = has_sessions() || std::string_view(path) != "/begin_weight_update";
     const Response response = without(path, "{}");
     EXPECT_EQ(StatusOf(response), exists ? 401 : 404) << path;
@@ -109,7 +111,8 @@ TEST_P(EngineConformance, AnAbortPauseEndsWhatRuns) {
   Pause("abort");
   const json answer = BodyOf(running.get());
   EXPECT_EQ(answer["meta_info"]["finish_reason"]["type"], "abort") << answer;
-  EXPECT_TRUE(exec::WaitUntil([this] { return StatusOf(Get("/flush_cache?timeout=0")) == 200; }, exec::Now() + kPatience));
+  EXPECT_TRUE(
+      exec::WaitUntil([this] { return StatusOf(Get("/flush_cache?timeout=0")) == 200; }, exec::Now() + kPatience));
   Continue();
 }
 
@@ -147,7 +150,8 @@ TEST_P(EngineConformance, FamilyCRefusesWhatIsOutOfOrder) {
     GTEST_SKIP();
   }
   Load load({TensorOf("model.norm.weight")});
-  const std::string outside = "update_weights_from_tensor must run between begin_weight_update() and end_weight_update()";
+  const std::string outside =
+      "update_weights_from_tensor must run between begin_weight_update() and end_weight_update()";
   const std::string closed = "no weight-update session is open; call begin_weight_update() first";
   const std::string open = "a weight-update session is already open; call end_weight_update() first";
   ExpectRefused(Post("/update_weights_from_tensor", UpdateBody(load)), outside);
@@ -208,8 +212,9 @@ TEST_P(EngineConformance, AnUnpausedUpdateWaitsForTheRequestsInFlight) {
 TEST_P(EngineConformance, RefusesBadBodies) {
   const std::string path = "/update_weights_from_tensor";
   Begin();
-  for (const json& body : {json{{"flush_cache", false}}, json{{"serialized_named_tensors", "abc"}, {"flush_cache", false}},
-                           json{{"serialized_named_tensors", {"!!!not base64!!!"}}, {"flush_cache", false}}, json::array()}) {
+  for (const json& body :
+       {json{{"flush_cache", false}}, json{{"serialized_named_tensors", "abc"}, {"flush_cache", false}},
+        json{{"serialized_named_tensors", {"!!!not base64!!!"}}, {"flush_cache", false}}, json::array()}) {
     const Response response = Post(path, body);
     EXPECT_EQ(StatusOf(response), 400) << body;
     const json answer = BodyOf(response);
@@ -259,8 +264,9 @@ TEST_P(EngineConformance, SwallowsMoreElementsThanRanksAndUnknownFields) {
   Begin();
   EXPECT_EQ(StatusOf(Post("/update_weights_from_tensor", body)), 200);
   // No tensors at all.
-  body = {{"serialized_named_tensors", std::vector<std::string>(server_->tp_size, engine::sglang::Base64("\x80\x04]."))},
-          {"flush_cache", false}};
+  body = {
+      {"serialized_named_tensors", std::vector<std::string>(server_->tp_size, engine::sglang::Base64("\x80\x04]."))},
+      {"flush_cache", false}};
   EXPECT_EQ(StatusOf(Post("/update_weights_from_tensor", body)), 200);
   End();
   EXPECT_TRUE(exec::WaitUntil([&load] { return load.slot().free(); }, exec::Now() + kPatience));

@@ -4,7 +4,8 @@
 // engine-conformance: the engine cases against a real server.
 //
 //   engine-conformance --url URL --model DIR [--key KEY] [GoogleTest's flags]          a server that runs; no deaths
-//   engine-conformance --python PYTHON --model DIR --tp N --log FILE [flags] -- ARGS   starts it, and one for each death
+//   engine-conformance --python PYTHON --model DIR --tp N --log FILE [flags] -- ARGS   starts it, and one for each
+//   death
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

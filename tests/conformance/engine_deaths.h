@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kills a whole server: nothing in deserialising or loading is caught (docs/spec/sglang-wire.md §1.4). Each case has a
-// server of its own. The call gets no complete answer, and the process ends. Included once per program.
+// What kills a whole server: nothing in deserialising or loading is caught (docs/spec/sglang-wire.md §1.4). Each case
+// has a server of its own. The call gets no complete answer, and the process ends. Included once per program.
 
 #pragma once
 

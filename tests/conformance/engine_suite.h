@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What every engine with SGLang's weight-update contract does, whoever wrote it: one list of cases, run against the
-// reference engine in each family (engine_reference_test.cc) and against real servers (engine_conformance.cc). Where the two
-// differ, the reference engine is wrong. Every case leaves the server alive, unpaused, without a session, and with the
-// checkpoint's weights; what kills a server is in engine_deaths.h.
+// reference engine in each family (engine_reference_test.cc) and against real servers (engine_conformance.cc). Where
+// the two differ, the reference engine is wrong. Every case leaves the server alive, unpaused, without a session, and
+// with the checkpoint's weights; what kills a server is in engine_deaths.h.
 //
 // A program that instantiates it defines Subjects().
 
@@ -51,7 +51,7 @@ class Server {
   std::string admin_key;  // empty: none
   SessionFamily family = SessionFamily::kA;
   std::uint32_t tp_size = 1;
-  std::string model;               // the checkpoint that it was started from
+  std::string model;         // the checkpoint that it was started from
   virtual bool ended() = 0;  // its process is gone
 };
 
@@ -168,9 +168,7 @@ class EngineSuite : public testing::TestWithParam<Subject> {
     EXPECT_TRUE(sums.has_value()) << sums.status().ToString();
     return sums.has_value() ? *std::move(sums) : std::vector<weights::RankHashes>{};
   }
-  void ExpectOriginal() const {
-    EXPECT_TRUE(weights::CompareRankHashes(OriginalChecksums(), Checksums()).empty());
-  }
+  void ExpectOriginal() const { EXPECT_TRUE(weights::CompareRankHashes(OriginalChecksums(), Checksums()).empty()); }
 
   // ---- sessions
   bool has_sessions() const { return server_->family != SessionFamily::kA; }
@@ -197,7 +195,8 @@ class EngineSuite : public testing::TestWithParam<Subject> {
     Begin();
     const Response response = Post("/update_weights_from_tensor", UpdateBody(load));
     EXPECT_EQ(StatusOf(response), 200) << BodyOf(response);
-    EXPECT_TRUE(exec::WaitUntil([&load] { return load.slot().free(); }, exec::Now() + kPatience)) << load.slot().count();
+    EXPECT_TRUE(exec::WaitUntil([&load] { return load.slot().free(); }, exec::Now() + kPatience))
+        << load.slot().count();
     End();
     return BodyOf(response).value("message", "");
   }
@@ -213,12 +212,11 @@ class EngineSuite : public testing::TestWithParam<Subject> {
   }
   // Until a request runs: then nothing can be flushed.
   void AwaitBusy() const {
-    EXPECT_TRUE(exec::WaitUntil([this] { return StatusOf(Get("/flush_cache?timeout=0")) == 400; }, exec::Now() + kPatience));
+    EXPECT_TRUE(
+        exec::WaitUntil([this] { return StatusOf(Get("/flush_cache?timeout=0")) == 400; }, exec::Now() + kPatience));
   }
   void Pause(const std::string& mode) const { ASSERT_EQ(StatusOf(Post("/pause_generation", {{"mode", mode}})), 200); }
-  void Continue() const {
-    ASSERT_EQ(StatusOf(Post("/continue_generation", {{"torch_empty_cache", false}})), 200);
-  }
+  void Continue() const { ASSERT_EQ(StatusOf(Post("/continue_generation", {{"torch_empty_cache", false}})), 200); }
 
   std::shared_ptr<Server> server_;
   std::unique_ptr<engine::Engine> engine_;

@@ -43,10 +43,7 @@ Status WritePrivateFile(const std::string& path, const std::string& text) {
 }  // namespace
 
 EngineLife::EngineLife(const AgentHostOptions& options, transport::Transport& transport)
-    : options_(options),
-      incarnation_{exec::RandomId()},
-      mailbox_(kMailboxCapacity),
-      memory_(transport, incarnation_) {}
+    : options_(options), incarnation_{exec::RandomId()}, mailbox_(kMailboxCapacity), memory_(transport, incarnation_) {}
 
 EngineLife::~EngineLife() {
   if (child_.has_value()) {
@@ -91,7 +88,8 @@ Status EngineLife::LaunchSglang(std::uint32_t launch_number) {
   const std::string key = ToHex(exec::RandomId());
   const std::string key_file = StrCat(name, ".yaml");
   REFIT_RETURN_IF_ERROR(WritePrivateFile(key_file, engine::sglang::KeyFileText(key)));
-  REFIT_RETURN_IF_ERROR(WritePrivateFile(StrCat(name, ".log"), ""));  // the server logs its arguments, the key among them
+  REFIT_RETURN_IF_ERROR(
+      WritePrivateFile(StrCat(name, ".log"), ""));  // the server logs its arguments, the key among them
   REFIT_ASSIGN_OR_RETURN(const std::uint16_t port, engine::sglang::FreshPort());
   engine::sglang::ServerCommand command = engine::sglang::MakeServerCommand({.python = options_.engine_program,
                                                                              .arguments = options_.engine_args,
@@ -105,7 +103,8 @@ Status EngineLife::LaunchSglang(std::uint32_t launch_number) {
                                                                        .ready_prefix = {}}));
   url_ = StrCat("http://127.0.0.1:", port);
   REFIT_RETURN_IF_ERROR(Connect(key));
-  const std::string who = StrCat("engine ", options_.slot, " (SGLang, process ", child_->pid(), ", log ", name, ".log)");
+  const std::string who =
+      StrCat("engine ", options_.slot, " (SGLang, process ", child_->pid(), ", log ", name, ".log)");
   const Status up = engine::sglang::AwaitServer(
       *engine_, who, [this] { return !child_->running(); }, exec::Now() + options_.launch_deadline);
   if (!child_->running()) {
@@ -138,8 +137,9 @@ Status EngineLife::Identify() {
   }
   // RC-CFG-03, -04, -02: the payload list is indexed by TP rank of one node only.
   const auto refuse = [this](std::string_view key, std::uint32_t value) {
-    return FailedPrecondition(StrCat("engine ", options_.slot, " at ", url_, " runs ", key, " ", value, ", which must be 1"),
-                              StrCat("restart it with ", key, " 1"));
+    return FailedPrecondition(
+        StrCat("engine ", options_.slot, " at ", url_, " runs ", key, " ", value, ", which must be 1"),
+        StrCat("restart it with ", key, " 1"));
   };
   if (description_.dp_size != 1) {
     return refuse("dp_size", description_.dp_size);
@@ -172,7 +172,8 @@ Result<peer::EngineAgent> EngineLife::MakeMachine(const rpc::Membership& members
                                    .call_deadline = options_.call_deadline,
                                    .update_deadline = options_.update_deadline,
                                    .flush_retry_interval = kFlushRetryInterval};
-  // The server swallows unknown names and cuts or pads wrong shapes without a word: what it loads is checked here first.
+  // The server swallows unknown names and cuts or pads wrong shapes without a word: what it loads is checked here
+  // first.
   const auto config = checkpoint::ReadModelConfig(description_.model_path);
   if (config.has_value()) {
     REFIT_ASSIGN_OR_RETURN(weights::Manifest expected, weights::ExpectedTensors(*config));

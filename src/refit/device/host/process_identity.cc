@@ -97,7 +97,8 @@ std::string OwnedName(std::string_view what) {
 
 bool CountsPidsAsWeDo(std::string_view name) {
   const std::optional<ProcessIdentity> owner = OwnerOf(name);
-  return owner && name.substr(StrCat(kPrefix, owner->pid, "-", owner->start_time, "-").size()).starts_with(NamespaceTag());
+  return owner &&
+         name.substr(StrCat(kPrefix, owner->pid, "-", owner->start_time, "-").size()).starts_with(NamespaceTag());
 }
 
 std::string IncarnationName(std::string_view what, const Incarnation& incarnation) {

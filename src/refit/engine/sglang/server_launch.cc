@@ -75,7 +75,8 @@ Status CheckServerArguments(const std::vector<std::string>& arguments) {
     const std::string_view name = std::string_view(argument).substr(0, argument.find('='));
     const auto* const own = std::ranges::find(kOwnArguments, name, &OwnArgument::name);
     if (own != kOwnArguments.end()) {
-      return InvalidArgument(StrCat("the engine's argument ", name, " is the agent's to give"), std::string(own->remedy));
+      return InvalidArgument(StrCat("the engine's argument ", name, " is the agent's to give"),
+                             std::string(own->remedy));
     }
   }
   return OkStatus();
@@ -94,9 +95,12 @@ ServerCommand MakeServerCommand(const ServerLaunch& launch) {
   const bool has_config = std::ranges::any_of(launch.arguments, [](const std::string& argument) {
     return argument == "--config" || argument.starts_with("--config=");
   });
-  const std::vector<std::string> ours = {"--host",    "127.0.0.1",
-                                         "--port",    StrCat(launch.port),
-                                         "--tp-size", StrCat(launch.tp_size),
+  const std::vector<std::string> ours = {"--host",
+                                         "127.0.0.1",
+                                         "--port",
+                                         StrCat(launch.port),
+                                         "--tp-size",
+                                         StrCat(launch.tp_size),
                                          has_config ? "--admin-api-key" : "--config",
                                          has_config ? launch.admin_key : launch.key_file};
   command.arguments.insert(command.arguments.end(), launch.arguments.begin(), launch.arguments.end());

@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an unmodified SGLang server is started and waited for (docs/sglang.md): its command, from the user's arguments and
-// ours, a port that no earlier one of this process had, and the polling until it answers.
+// How an unmodified SGLang server is started and waited for (docs/sglang.md): its command, from the user's arguments
+// and ours, a port that no earlier one of this process had, and the polling until it answers.
 
 #pragma once
 
@@ -32,12 +32,12 @@ struct ServerCommand {
   std::vector<std::string> environment;  // "NAME=value"
 };
 
-// INVALID_ARGUMENT names the argument that is ours to give: the port and the key are new for every launch, the address is
-// loopback, and --tp is the number that the fleet counts with.
+// INVALID_ARGUMENT names the argument that is ours to give: the port and the key are new for every launch, the address
+// is loopback, and --tp is the number that the fleet counts with.
 Status CheckServerArguments(const std::vector<std::string>& arguments);
 
-// The server takes one --config file. It gets the key by that way, so that no command line shows it; where the user gives
-// a --config of their own, the key has to go onto the command line.
+// The server takes one --config file. It gets the key by that way, so that no command line shows it; where the user
+// gives a --config of their own, the key has to go onto the command line.
 ServerCommand MakeServerCommand(const ServerLaunch& launch);
 std::string KeyFileText(std::string_view admin_key);
 
@@ -45,8 +45,8 @@ std::string KeyFileText(std::string_view admin_key);
 // outgoing connections: the server binds it only many seconds later. Thread: any.
 Result<std::uint16_t> FreshPort();
 
-// Returns once /model_info answers, with progress lines in the log meanwhile. UNAVAILABLE as soon as ended() says that the
-// process is gone, DEADLINE_EXCEEDED at the deadline.
+// Returns once /model_info answers, with progress lines in the log meanwhile. UNAVAILABLE as soon as ended() says that
+// the process is gone, DEADLINE_EXCEEDED at the deadline.
 Status AwaitServer(Engine& engine, std::string_view name, const std::function<bool()>& ended, Instant deadline);
 
 }  // namespace refit::engine::sglang

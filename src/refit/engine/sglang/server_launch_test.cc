@@ -44,8 +44,9 @@ TEST(ServerLaunch, TheCommandHasTheUsersArgumentsAndOursButNotTheKey) {
 
 // A server that crashed must not hang for 5 s and more (docs/spec/sglang-wire.md §1.0).
 TEST(ServerLaunch, BothCrashVariablesAreSet) {
-  EXPECT_EQ(MakeServerCommand(Launch()).environment,
-            (std::vector<std::string>{"SGLANG_PYSPY_DUMP_BEFORE_CRASH=false", "SGLANG_CUDA_COREDUMP_BEFORE_CRASH=false"}));
+  EXPECT_EQ(
+      MakeServerCommand(Launch()).environment,
+      (std::vector<std::string>{"SGLANG_PYSPY_DUMP_BEFORE_CRASH=false", "SGLANG_CUDA_COREDUMP_BEFORE_CRASH=false"}));
 }
 
 TEST(ServerLaunch, BesideAConfigFileOfTheUsersTheKeyIsAnArgument) {
@@ -67,8 +68,8 @@ TEST(ServerLaunch, APythonWithoutAFolderIsLookedUp) {
 
 TEST(ServerLaunch, WhatTheAgentGivesIsRefusedInBothSpellings) {
   EXPECT_TRUE(CheckServerArguments({"--model-path", "m", "--tool-call-parser", "x", "--port-range", "y"}).ok());
-  for (const std::string name : {"--port", "--host", "--tp-size", "--tp", "--tensor-parallel-size", "--admin-api-key",
-                                 "--api-key"}) {
+  for (const std::string name :
+       {"--port", "--host", "--tp-size", "--tp", "--tensor-parallel-size", "--admin-api-key", "--api-key"}) {
     for (const std::string& argument : {name, name + "=1"}) {
       const Status refused = CheckServerArguments({"--model-path", "m", argument, "1"});
       EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << argument;
@@ -90,7 +91,9 @@ TEST(ServerLaunch, PortsAreNeverGivenTwice) {
 
 class AwaitServerTest : public testing::Test {
  protected:
-  std::unique_ptr<Engine> Connect() { return *ConnectSglang({.url = server_.url(), .admin_key = {}, .pause_mode = {}}); }
+  std::unique_ptr<Engine> Connect() {
+    return *ConnectSglang({.url = server_.url(), .admin_key = {}, .pause_mode = {}});
+  }
   HttpServerDouble server_;
 };
 
@@ -105,8 +108,8 @@ TEST_F(AwaitServerTest, AProcessThatEndsIsNotedAtOnce) {
   server_.Answer("*", Reply(503, ""));
   const auto engine = Connect();
   int asked = 0;
-  const Status status = AwaitServer(
-      *engine, "engine 0", [&asked] { return ++asked > 2; }, exec::Now() + std::chrono::seconds(60));
+  const Status status =
+      AwaitServer(*engine, "engine 0", [&asked] { return ++asked > 2; }, exec::Now() + std::chrono::seconds(60));
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
 }
 

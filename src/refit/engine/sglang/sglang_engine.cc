@@ -61,7 +61,8 @@ Route RouteOf(Operation operation, WeightVersion label, sync::PauseMode mode) {
 // Whatever a wrong payload does, it does to the whole server: nothing in the engine catches it. So none is sent.
 Status CheckPayload(const RankPayload& payload) {
   if (payload.load.shm_name.size() > kMaxShmNameSize) {
-    return InvalidArgument(StrCat("the load's name ", payload.load.shm_name, " is longer than ", kMaxShmNameSize, " bytes"));
+    return InvalidArgument(
+        StrCat("the load's name ", payload.load.shm_name, " is longer than ", kMaxShmNameSize, " bytes"));
   }
   for (const PayloadTensor& tensor : payload.tensors) {
     REFIT_ASSIGN_OR_RETURN(const ByteCount size, weights::SizeOf(tensor.spec));
