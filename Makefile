@@ -10,13 +10,14 @@ BUILD := build
 # `make demo ARGS="--model DIR"`: what follows `refit demo`.
 ARGS ?=
 
-.PHONY: help deps configure build model demo test bench lint mutants coverage fuzz clean
+.PHONY: help deps configure build model demo test test-sglang test-sglang-full bench lint mutants coverage fuzz clean
 
 help:
 	@echo 'make deps      installs the packages that building needs (root, or sudo)'
 	@echo 'make build     builds build/bin/refit and build/bin/refit-engine'
 	@echo 'make demo      a refit of two engines with a real language model; ARGS="..." goes to refit demo'
 	@echo 'make test      everything that must be green, CTest last'
+	@echo 'make test-sglang  unmodified SGLang servers on the CPU (installs two, 12 GB, once); test-sglang-full: also what kills them'
 	@echo 'make bench     the shared-memory path against what this memory can do'
 	@echo 'make lint      layers, banned words, format; clang-tidy on the files you changed'
 	@echo 'make mutants   planted bugs: each must turn a test red'
@@ -49,6 +50,11 @@ test: configure
 	@$(MAKE) --no-print-directory coverage
 	@$(MAKE) --no-print-directory model || echo 'no demo model: the tests that need it are skipped'
 	@REFIT_DEMO_MODEL=$$(cat $(BUILD)/demo_model 2>/dev/null) exec ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+# Not part of `make test`: it installs two servers, and runs for minutes. The last line is "N passed, 0 failed".
+test-sglang test-sglang-full: configure
+	@$(STEP) build ninja -C $(BUILD) -j $(JOBS) refit engine-conformance write-checkpoint
+	@exec tests/sglang/run.sh $(BUILD) $(if $(filter %-full,$@),--full)
 
 bench: build
 	@$(STEP) 'bench qwen3-0.6b' $(BUILD)/bin/refit bench shm --random qwen3-0.6b --json

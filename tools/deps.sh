@@ -2,7 +2,8 @@
 # Copyright 2026 The refit authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The one script that names and installs packages. Debian 12 and Ubuntu 24.04 name them alike.
+# The one script that names and installs packages; those of SGLang servers are in tools/sglang/. Debian 12 and Ubuntu
+# 24.04 name them alike.
 #
 #   deps.sh                  what building, testing and the demo need
 #   deps.sh --lint           also the formatter and linter of `make lint`, and Clang for `make fuzz`
