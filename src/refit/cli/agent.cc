@@ -65,7 +65,8 @@ Result<std::string> ReadKey(const std::string& path) {
   std::ifstream file(path);
   std::string key;
   if (!std::getline(file, key) || key.empty()) {
-    return InvalidArgument(fmt::format("--api-key-file {} holds no key", path), "its first line must be the server's admin key");
+    return InvalidArgument(fmt::format("--api-key-file {} holds no key", path),
+                           "its first line must be the server's admin key");
   }
   return key;
 }
@@ -139,8 +140,8 @@ Result<runtime::AgentHostOptions> MakeOptions(const Flags& flags, const Invocati
   options.listen = flags.listen;
   options.tp_size = engine.tp_size;
   options.engine_program = options.kind == runtime::EngineKind::kSglang ? flags.python
-                           : flags.engine_program.empty() ? invocation.program_folder + "/refit-engine"
-                                                          : flags.engine_program;
+                           : flags.engine_program.empty()               ? invocation.program_folder + "/refit-engine"
+                                                                        : flags.engine_program;
   options.engine_args = engine.args;
   options.url = engine.url;
   if (!engine.api_key_file.empty()) {
@@ -197,15 +198,18 @@ Run AddAgent(CLI::App& app, const Invocation& invocation) {
   app.add_option("--load-bytes", flags->load_bytes, "what one update call carries (default 4MiB; sglang: 512MiB)");
   app.add_option("--pause-mode", flags->pause, "what a pause does with running requests (default abort)")
       ->check(CLI::IsMember({"abort", "retract", "in_place"}));
-  app.add_option("--run-directory", flags->run_directory, "logs and keys of the engine (default: a folder of its own in the temporary one)");
+  app.add_option("--run-directory", flags->run_directory,
+                 "logs and keys of the engine (default: a folder of its own in the temporary one)");
   app.add_option("--listen", flags->listen, "host:port; port 0 takes a free one")->capture_default_str();
   app.add_option("--engine-program", flags->engine_program, "refit-engine (default: beside this program)");
-  app.add_option("--python", flags->python, "the Python that has SGLang, a path or a name (--engine sglang)")->capture_default_str();
+  app.add_option("--python", flags->python, "the Python that has SGLang, a path or a name (--engine sglang)")
+      ->capture_default_str();
   app.add_option("--config", flags->config, "the job's file; --slot picks its entry, other flags win over it");
   AddFormFlag(app, flags->form);
   app.footer(
       "What follows -- goes to the engine.\n"
-      "Example:\n  refit agent --slot 0 --controller 127.0.0.1:41233 --engine reference --tp 3 -- --model models/smol --family c\n"
+      "Example:\n  refit agent --slot 0 --controller 127.0.0.1:41233 --engine reference --tp 3 -- --model models/smol "
+      "--family c\n"
       "  refit agent --slot 1 --controller 127.0.0.1:41233 --engine sglang --tp 2 -- --model-path models/qwen3\n"
       "  refit agent --slot 2 --controller 127.0.0.1:41233 --engine attach --url http://127.0.0.1:30000");
   return [flags, &invocation] { return RunAgent(*flags, invocation); };

@@ -51,9 +51,12 @@ Run AddController(CLI::App& app, const Invocation&) {
   auto flags = std::make_shared<Flags>();
   app.description("Run the controller: it decides, and never touches weights.");
   app.add_option("--config", flags->config, "the job's configuration file (docs/configuration.md)")->required();
-  app.add_option("--listen", flags->listen, "host:port instead of the file's controller.listen; port 0 takes a free one");
+  app.add_option("--listen", flags->listen,
+                 "host:port instead of the file's controller.listen; port 0 takes a free one");
   AddFormFlag(app, flags->form);
-  app.footer("Example:\n  refit controller --config job.yaml\n  # prints: refit controller: ready address=127.0.0.1:41233 pid=4711");
+  app.footer(
+      "Example:\n  refit controller --config job.yaml\n  # prints: refit controller: ready address=127.0.0.1:41233 "
+      "pid=4711");
   return [flags] { return RunController(*flags); };
 }
 

@@ -52,8 +52,9 @@ std::string TableOf(const std::vector<runtime::DemoRefit>& refits) {
   std::vector<std::vector<std::string>> rows;
   for (const runtime::DemoRefit& refit : refits) {
     const rpc::SyncReport& report = refit.report;
-    rows.push_back({refit.name, observe::FormatCount(report.published.tensors), observe::FormatBytes(report.published.bytes),
-                    observe::FormatSeconds(report.seconds), fmt::format("{:.2f}", GigabytesPerSecond(report)),
+    rows.push_back({refit.name, observe::FormatCount(report.published.tensors),
+                    observe::FormatBytes(report.published.bytes), observe::FormatSeconds(report.seconds),
+                    fmt::format("{:.2f}", GigabytesPerSecond(report)),
                     fmt::format("{:.0f} %", 100 * runtime::CeilingShare(refit))});
     for (const rpc::EngineReport& engine : report.engines) {
       rows.back().push_back(observe::FormatSeconds(engine.stall_seconds));
@@ -76,15 +77,17 @@ class Screen final : public runtime::DemoSink {
     }
   }
   void Refit(const runtime::DemoRefit& refit) override {
-    Show(fmt::format("\nrefit {}, {}: {} tensors, {} delivered in {}", ++refits_, refit.name, refit.report.published.tensors,
-                     observe::FormatBytes(BytesDelivered(refit.report)), observe::FormatSeconds(refit.report.seconds)));
+    Show(fmt::format("\nrefit {}, {}: {} tensors, {} delivered in {}", ++refits_, refit.name,
+                     refit.report.published.tensors, observe::FormatBytes(BytesDelivered(refit.report)),
+                     observe::FormatSeconds(refit.report.seconds)));
   }
   void Progress(const rpc::SyncProgress& progress) override {
     bar_.Show({progress.phase, progress.bytes_delivered, progress.bytes_total});
   }
   void Done(const runtime::DemoReport& report) override {
     Show("\n" + TableOf(report.refits) +
-         "GB/s: bytes over ranks; ceiling: the same loads, copied in and out of the same memory by two threads\n\ntimeline: " +
+         "GB/s: bytes over ranks; ceiling: the same loads, copied in and out of the same memory by two "
+         "threads\n\ntimeline: " +
          report.timeline_path + "\nlogs: " + report.logs_folder);
     if (flags_.keep) {
       Show(fmt::format("still running until Ctrl-C: refit status --controller {}", report.controller));
@@ -138,9 +141,10 @@ int RunDemoCommand(const Flags& flags, const Invocation& invocation) {
 
   std::error_code error;
   if (flags.shape.empty() && !std::filesystem::exists(options.model_folder + "/config.json", error)) {
-    const Status missing = NotFound(fmt::format("no model in {}", options.model_folder),
-                                    flags.model.empty() ? "run tools/demo_model/fetch.sh or make demo, or try --random tiny"
-                                                        : "--model takes a checkpoint folder in Hugging Face layout");
+    const Status missing =
+        NotFound(fmt::format("no model in {}", options.model_folder),
+                 flags.model.empty() ? "run tools/demo_model/fetch.sh or make demo, or try --random tiny"
+                                     : "--model takes a checkpoint folder in Hugging Face layout");
     return Fail(flags.form, kUsage, missing);
   }
   if (!std::filesystem::exists(options.engine_program, error)) {
@@ -153,9 +157,9 @@ int RunDemoCommand(const Flags& flags, const Invocation& invocation) {
     const bool interrupted = status.code() == StatusCode::kCancelled;
     const std::string where = fmt::format("logs: {}", options.logs_folder);
     return Fail(flags.form,
-                interrupted                                          ? kInterrupted
+                interrupted                                     ? kInterrupted
                 : status.code() == StatusCode::kInvalidArgument ? kUsage
-                                                                     : kFailed,
+                                                                : kFailed,
                 {status.code(), status.message(), status.remedy().empty() ? where : status.remedy() + "; " + where});
   }
   if (flags.form == Form::kJson) {
@@ -169,7 +173,8 @@ int RunDemoCommand(const Flags& flags, const Invocation& invocation) {
 Run AddDemo(CLI::App& app, const Invocation& invocation) {
   auto flags = std::make_shared<Flags>();
   app.description("Refit two engines on this machine, from gibberish to English, and prove what they serve.");
-  auto* model = app.add_option("--model", flags->model, "a Llama or Qwen3 checkpoint folder (default: the cached SmolLM2-135M)");
+  auto* model =
+      app.add_option("--model", flags->model, "a Llama or Qwen3 checkpoint folder (default: the cached SmolLM2-135M)");
   app.add_option("--random", flags->shape, "a model with random weights instead, made offline")
       ->check(CLI::IsMember({"tiny", "tiny-llama", "tiny-moe", "qwen3-0.6b", "moe-18k"}))
       ->excludes(model);
@@ -183,7 +188,8 @@ Run AddDemo(CLI::App& app, const Invocation& invocation) {
   app.add_option("--family", flags->family, "the engines' session family")
       ->capture_default_str()
       ->check(CLI::IsMember({"a", "b", "c"}));
-  auto* keep = app.add_flag("--keep", flags->keep, "leave everything running until Ctrl-C, to try sync, status and verify on it");
+  auto* keep = app.add_flag("--keep", flags->keep,
+                            "leave everything running until Ctrl-C, to try sync, status and verify on it");
   AddFormFlag(app, flags->form);
   app.get_option("--json")->excludes(keep);
   app.footer("Example:\n  refit demo\n  refit demo --random tiny --json");

@@ -24,9 +24,12 @@ struct Flags {
 };
 
 std::string DoctorAsText(const runtime::DoctorReport& report) {
-  const auto line = [](std::string_view name, const std::string& value) { return fmt::format("{:<15}{}\n", name, value); };
+  const auto line = [](std::string_view name, const std::string& value) {
+    return fmt::format("{:<15}{}\n", name, value);
+  };
   std::string processor;
-  for (const auto& [name, has] : {std::pair("AVX2", report.has_avx2), std::pair("FMA", report.has_fma), std::pair("SHA", report.has_sha)}) {
+  for (const auto& [name, has] :
+       {std::pair("AVX2", report.has_avx2), std::pair("FMA", report.has_fma), std::pair("SHA", report.has_sha)}) {
     processor += fmt::format("{}{} {}", processor.empty() ? "" : ", ", name, has ? "yes" : "no");
   }
   std::string text = line("transports", fmt::format("{}", fmt::join(report.transports, ", ")));
@@ -40,7 +43,8 @@ std::string DoctorAsText(const runtime::DoctorReport& report) {
   text += line("/dev/shm", fmt::format("{} free of {}", observe::FormatBytes(report.shared_memory_free),
                                        observe::FormatBytes(report.shared_memory_total)));
   text += line("GPUs", report.gpu_devices.empty() ? "none" : fmt::format("{}", fmt::join(report.gpu_devices, ", ")));
-  text += line("stale memory", report.stale_objects.empty() ? "none" : fmt::format("{} objects", report.stale_objects.size()));
+  text += line("stale memory",
+               report.stale_objects.empty() ? "none" : fmt::format("{} objects", report.stale_objects.size()));
   for (const std::string& name : report.stale_objects) {
     text += fmt::format("  {}\n", name);
   }

@@ -41,9 +41,7 @@ void OnSignal(int) {
                "{\"error\": {\"code\": \"CANCELLED\", \"message\": \"interrupted\", "
                "\"remedy\": \"run it again\", \"residues\": []}}\n");
       break;
-    case OnInterrupt::kExit:
-      WriteAll(STDERR_FILENO, "\nrefit: interrupted\n");
-      break;
+    case OnInterrupt::kExit: WriteAll(STDERR_FILENO, "\nrefit: interrupted\n"); break;
   }
   _exit(kInterrupted);
 }
@@ -53,7 +51,7 @@ void OnSignal(int) {
 void SetOnInterrupt(OnInterrupt what) {
   if (pipe_ends[0] < 0) {
     REFIT_CHECK(pipe2(pipe_ends, O_CLOEXEC) == 0, "no file descriptor is left for a pipe");
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = OnSignal;
     action.sa_flags = SA_RESTART;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {

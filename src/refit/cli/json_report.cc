@@ -38,10 +38,8 @@ Json FromScalar(const std::string& text) {
 
 Json FromNode(const config::Node& node) {
   switch (node.kind) {
-    case config::Node::Kind::kNull:
-      return nullptr;
-    case config::Node::Kind::kScalar:
-      return FromScalar(node.text);
+    case config::Node::Kind::kNull: return nullptr;
+    case config::Node::Kind::kScalar: return FromScalar(node.text);
     case config::Node::Kind::kList: {
       Json list = Json::array();
       for (const config::Node& item : node.items) {
@@ -82,7 +80,8 @@ Json FromSync(const rpc::SyncReport& report) {
   }
   Json spans = Json::array();
   for (const rpc::Span& span : report.spans) {
-    spans.push_back({{"lane", span.lane}, {"name", span.name}, {"begin", span.begin_seconds}, {"end", span.end_seconds}});
+    spans.push_back(
+        {{"lane", span.lane}, {"name", span.name}, {"begin", span.begin_seconds}, {"end", span.end_seconds}});
   }
   return {{"request_id", report.request_id},
           {"source", report.source.empty() ? "policy-default" : report.source},
@@ -122,10 +121,10 @@ Json FromVerification(const rpc::VerifyReport& report) {
                        {"differences", std::move(differences)},
                        {"error", FromStatus(engine.status)}});
   }
-  return {{"verified", report.verified},     {"unproven", report.unproven},
+  return {{"verified", report.verified},       {"unproven", report.unproven},
           {"version", report.version.value()}, {"ranks", ranks},
-          {"parameters", parameters},        {"differences", difference_count},
-          {"engines", std::move(engines)},   {"reason", FromStatus(report.status)}};
+          {"parameters", parameters},          {"differences", difference_count},
+          {"engines", std::move(engines)},     {"reason", FromStatus(report.status)}};
 }
 
 }  // namespace
@@ -150,20 +149,20 @@ std::string ReadyAsJson(const ReadyLine& ready) {
 
 std::string BenchShmAsJson(const runtime::BenchShmReport& report, std::string_view shape) {
   return ToText(Json{{"bench", "shm"},
-              {"transport", "shm"},
-              {"shape", shape},
-              {"bytes", report.bytes},
-              {"tensors", report.tensors},
-              {"calls", report.calls},
-              {"load_bytes", report.load_bytes},
-              {"seconds_median", report.seconds},
-              {"seconds_min", report.seconds_min},
-              {"seconds_no_digest", report.seconds_no_digest},
-              {"ceiling_seconds", report.ceiling_seconds},
-              {"ratio", report.ratio()},
-              {"gbps", static_cast<double>(report.bytes) / report.seconds / 1e9},
-              {"samples", report.samples},
-              {"ceiling_samples", report.ceiling_samples}});
+                     {"transport", "shm"},
+                     {"shape", shape},
+                     {"bytes", report.bytes},
+                     {"tensors", report.tensors},
+                     {"calls", report.calls},
+                     {"load_bytes", report.load_bytes},
+                     {"seconds_median", report.seconds},
+                     {"seconds_min", report.seconds_min},
+                     {"seconds_no_digest", report.seconds_no_digest},
+                     {"ceiling_seconds", report.ceiling_seconds},
+                     {"ratio", report.ratio()},
+                     {"gbps", static_cast<double>(report.bytes) / report.seconds / 1e9},
+                     {"samples", report.samples},
+                     {"ceiling_samples", report.ceiling_samples}});
 }
 
 std::string ConfigAsJson(const config::Job& job) {

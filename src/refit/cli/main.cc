@@ -23,8 +23,9 @@ struct Subcommand {
 
 // In the order of --help.
 constexpr Subcommand kSubcommands[] = {
-    {"demo", AddDemo},     {"controller", AddController}, {"agent", AddAgent},   {"policy", AddPolicy}, {"sync", AddSync},
-    {"status", AddStatus}, {"verify", AddVerify},         {"doctor", AddDoctor}, {"config", AddConfig}, {"bench", AddBench},
+    {"demo", AddDemo},     {"controller", AddController}, {"agent", AddAgent},   {"policy", AddPolicy},
+    {"sync", AddSync},     {"status", AddStatus},         {"verify", AddVerify}, {"doctor", AddDoctor},
+    {"config", AddConfig}, {"bench", AddBench},
 };
 
 std::string ProgramFolder(const char* argument) {
@@ -43,10 +44,13 @@ int Main(int argc, char** argv) {
   }
   const Form form = std::find(words.begin(), words.end(), "--json") != words.end() ? Form::kJson : Form::kText;
 
-  CLI::App app("Streams new weights from trainers into inference engines, and proves what each of them serves.", "refit");
+  CLI::App app("Streams new weights from trainers into inference engines, and proves what each of them serves.",
+               "refit");
   app.require_subcommand(1);
-  app.footer("Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not verified, 4 refused (latched or busy), 130 interrupted.\n"
-             "Example:\n  refit demo");
+  app.footer(
+      "Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not verified, 4 refused (latched or busy), 130 "
+      "interrupted.\n"
+      "Example:\n  refit demo");
   std::vector<std::pair<CLI::App*, Run>> commands;
   for (const Subcommand& subcommand : kSubcommands) {
     CLI::App* const child = app.add_subcommand(std::string(subcommand.name));
@@ -63,7 +67,8 @@ int Main(int argc, char** argv) {
   for (const auto& [child, run] : commands) {
     if (child->parsed()) {
       if (!invocation.after_dashes.empty() && child->get_name() != "agent") {
-        return Fail(form, kUsage, InvalidArgument("words behind -- are for the engine of refit agent", "leave them out"));
+        return Fail(form, kUsage,
+                    InvalidArgument("words behind -- are for the engine of refit agent", "leave them out"));
       }
       return run();
     }

@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a command's words go: standard output has the result (with --json exactly one object, also on error, RC-OBS-05),
-// standard error everything else.
+// Where a command's words go: standard output has the result (with --json exactly one object, also on error,
+// RC-OBS-05), standard error everything else.
 
 #pragma once
 

@@ -68,16 +68,18 @@ double GigabytesPerSecond(const rpc::SyncReport& report) {
 }
 
 std::string SyncAsText(const rpc::SyncReport& report) {
-  std::string text = fmt::format("version {} published: {} tensors, {}, in {}, {:.2f} GB/s delivered, digest {}\n",
-                                 report.version.value(), report.published.tensors,
-                                 observe::FormatBytes(report.published.bytes), observe::FormatSeconds(report.seconds),
-                                 GigabytesPerSecond(report), ToHex(report.digest));
+  std::string text =
+      fmt::format("version {} published: {} tensors, {}, in {}, {:.2f} GB/s delivered, digest {}\n",
+                  report.version.value(), report.published.tensors, observe::FormatBytes(report.published.bytes),
+                  observe::FormatSeconds(report.seconds), GigabytesPerSecond(report), ToHex(report.digest));
   std::vector<std::vector<std::string>> rows;
   for (const rpc::EngineReport& engine : report.engines) {
-    rows.push_back({fmt::format("{}", engine.slot.value()), engine.serving ? "serving" : engine.killed ? "ended" : "not serving",
+    rows.push_back({fmt::format("{}", engine.slot.value()),
+                    engine.serving  ? "serving"
+                    : engine.killed ? "ended"
+                                    : "not serving",
                     engine.serving ? fmt::format("version {}", report.version.value()) : sync::ToString(engine.residue),
-                    observe::FormatBytes(engine.totals.bytes),
-                    fmt::format("{}", engine.totals.loads),
+                    observe::FormatBytes(engine.totals.bytes), fmt::format("{}", engine.totals.loads),
                     engine.stall_seconds > 0 ? observe::FormatSeconds(engine.stall_seconds) : "-",
                     engine.status.ok() ? "" : engine.status.message()});
   }
@@ -90,10 +92,10 @@ std::string SyncAsText(const rpc::SyncReport& report) {
 }
 
 std::string StatusAsText(const rpc::FleetReport& report) {
-  std::string text = fmt::format("run {}, profile {}, {}, {}\n", ToHex(report.run).substr(0, 8), report.profile, report.phase,
-                                 report.committed.value() == 0
-                                     ? std::string("no version published yet")
-                                     : fmt::format("version {} published", report.committed.value()));
+  std::string text =
+      fmt::format("run {}, profile {}, {}, {}\n", ToHex(report.run).substr(0, 8), report.profile, report.phase,
+                  report.committed.value() == 0 ? std::string("no version published yet")
+                                                : fmt::format("version {} published", report.committed.value()));
   if (!report.latch.ok()) {
     text += fmt::format("latched: {}\n", report.latch.message());
   }
@@ -101,12 +103,14 @@ std::string StatusAsText(const rpc::FleetReport& report) {
   for (const rpc::SlotReport& slot : report.slots) {
     const bool registered = !slot.incarnation.is_zero();
     engines.push_back({fmt::format("{}", slot.slot.value()),
-                       !registered ? "not registered" : slot.serving ? "serving" : "not serving",
-                       !registered     ? "-"
+                       !registered    ? "not registered"
+                       : slot.serving ? "serving"
+                                      : "not serving",
+                       !registered    ? "-"
                        : slot.serving ? fmt::format("version {}", slot.version.value())
                                       : sync::ToString(slot.residue),
-                       registered ? fmt::format("{}", slot.tp_size) : "-",
-                       OrDash(slot.engine_version), OrDash(slot.engine_url), slot.last_error});
+                       registered ? fmt::format("{}", slot.tp_size) : "-", OrDash(slot.engine_version),
+                       OrDash(slot.engine_url), slot.last_error});
   }
   text += observe::FormatTable({"engine", "state", "holds", "tp", "sglang", "url", ""}, engines);
   std::vector<std::vector<std::string>> policies;
@@ -156,8 +160,8 @@ std::string VerifyAsText(const rpc::VerifyReport& report) {
     if (!engine.status.ok()) {
       text += fmt::format("engine {}: {}\n", engine.slot.value(), engine.status.ToString());
     } else {
-      text += fmt::format("engine {}: {} ranks, {} parameters, {} differences\n", engine.slot.value(), engine.rank_count,
-                          engine.parameter_count, engine.differences.size());
+      text += fmt::format("engine {}: {} ranks, {} parameters, {} differences\n", engine.slot.value(),
+                          engine.rank_count, engine.parameter_count, engine.differences.size());
     }
     all += engine.differences.size();
     for (const weights::HashDifference& difference : engine.differences) {

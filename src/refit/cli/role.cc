@@ -14,8 +14,7 @@
 namespace refit::cli {
 
 void AddFormFlag(CLI::App& app, Form& form) {
-  app.add_flag_callback(
-      "--json", [&form] { form = Form::kJson; }, "print exactly one JSON object, also on error");
+  app.add_flag_callback("--json", [&form] { form = Form::kJson; }, "print exactly one JSON object, also on error");
 }
 
 void NameRole(const std::string& role) { observe::SetLogRole(role); }
@@ -40,8 +39,9 @@ Result<std::string> ControllerAddress(const std::string& flag, const config::Job
   if (job != nullptr && !job->options.listen.ends_with(":0")) {
     return job->options.listen;
   }
-  return InvalidArgument("--controller is missing",
-                         "give the address that the controller's ready line shows, or a fixed port as controller.listen");
+  return InvalidArgument(
+      "--controller is missing",
+      "give the address that the controller's ready line shows, or a fixed port as controller.listen");
 }
 
 }  // namespace refit::cli

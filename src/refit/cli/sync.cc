@@ -49,9 +49,10 @@ int RunSync(const Flags& flags) {
   Result<rpc::SyncReport> report = Internal("no answer yet");
   {
     observe::ProgressLine line(ProgressStyleFor(flags.form), TerminalGlyphs());
-    report = rpc::ControllerClient::Connect(flags.controller)->Sync(request, [&line](const rpc::SyncProgress& progress) {
-      line.Show({progress.phase, progress.bytes_delivered, progress.bytes_total});
-    });
+    report =
+        rpc::ControllerClient::Connect(flags.controller)->Sync(request, [&line](const rpc::SyncProgress& progress) {
+          line.Show({progress.phase, progress.bytes_delivered, progress.bytes_total});
+        });
   }
   if (!report.has_value()) {
     return Fail(flags.form, kFailed, report.status());

@@ -54,9 +54,10 @@ Run AddVerify(CLI::App& app, const Invocation&) {
   app.add_option("--model", flags->model, "compare with this checkpoint instead of the published version");
   app.add_option("--deadline", flags->deadline, "for all of it")->capture_default_str();
   AddFormFlag(app, flags->form);
-  app.footer("Exit code 3 where anything differs, and where nobody knows what the version must hash to (unproven).\n"
-             "Example:\n  refit verify --controller 127.0.0.1:41233\n"
-             "  # verified: 6 ranks, 1092 parameters, 0 differences");
+  app.footer(
+      "Exit code 3 where anything differs, and where nobody knows what the version must hash to (unproven).\n"
+      "Example:\n  refit verify --controller 127.0.0.1:41233\n"
+      "  # verified: 6 ranks, 1092 parameters, 0 differences");
   return [flags] { return RunVerify(*flags); };
 }
 

@@ -45,7 +45,8 @@ Status CheckDeadlines(const DeadlineOptions& deadlines) {
       {"launch", deadlines.launch}, {"register", deadlines.registration}, {"verify", deadlines.verify}};
   for (const auto& [name, deadline] : all) {
     if (deadline <= Duration::zero()) {
-      return Refuse(StrCat("deadlines.", name), "0", "a wait without time ends before it begins", "more than 0, like 60s");
+      return Refuse(StrCat("deadlines.", name), "0", "a wait without time ends before it begins",
+                    "more than 0, like 60s");
     }
   }
   return OkStatus();
@@ -71,15 +72,16 @@ Status CheckIdentities(const JobOptions& job) {
 
 Status CheckNotColocated(const GenerationOptions& generation) {
   if (REFIT_MUTANT("RC-CFG-01/drop-guard", generation.colocated, false)) {
-    return Refuse("generation.colocated.enabled", "true", "a refit over a transport needs engines of their own", "false");
+    return Refuse("generation.colocated.enabled", "true", "a refit over a transport needs engines of their own",
+                  "false");
   }
   return OkStatus();
 }
 
 Status CheckFitsOneNode(const GenerationOptions& generation) {
   if (generation.gpus_per_node.has_value() && *generation.gpus_per_node < 1) {
-    return Refuse("generation.colocated.resources.gpus_per_node", StrCat(*generation.gpus_per_node), "no node is that small",
-                  "at least 1");
+    return Refuse("generation.colocated.resources.gpus_per_node", StrCat(*generation.gpus_per_node),
+                  "no node is that small", "at least 1");
   }
   const std::string key = StrCat(kServer, "num_gpus_per_engine");
   if (generation.gpus_per_engine.has_value() && *generation.gpus_per_engine < 1) {
@@ -87,7 +89,8 @@ Status CheckFitsOneNode(const GenerationOptions& generation) {
   }
   if (generation.gpus_per_engine.has_value() && generation.gpus_per_node.has_value() &&
       REFIT_MUTANT("RC-CFG-02/drop-guard", *generation.gpus_per_engine > *generation.gpus_per_node, false)) {
-    return Refuse(key, StrCat(*generation.gpus_per_engine), "an engine must fit on one node, whose agent receives for it",
+    return Refuse(key, StrCat(*generation.gpus_per_engine),
+                  "an engine must fit on one node, whose agent receives for it",
                   StrCat("at most gpus_per_node, which is ", *generation.gpus_per_node));
   }
   return OkStatus();
@@ -111,7 +114,8 @@ Status CheckParallelSizes(const GenerationOptions& generation) {
 Status CheckEngine(const EngineOptions& engine) {
   const std::string where = StrCat("engines[slot ", engine.slot, "].");
   if (engine.tp_size < 1 || engine.tp_size > kMaxTpSize) {
-    return Refuse(StrCat(where, "tp"), StrCat(engine.tp_size), "no engine runs that many ranks", StrCat("1 … ", kMaxTpSize));
+    return Refuse(StrCat(where, "tp"), StrCat(engine.tp_size), "no engine runs that many ranks",
+                  StrCat("1 … ", kMaxTpSize));
   }
   if (engine.load_bytes < 1 || engine.load_bytes > kMaxLoadBytes) {
     return Refuse(StrCat(where, "load_bytes"), StrCat(engine.load_bytes), "no load is that large", "1B … 64GiB");
@@ -119,7 +123,8 @@ Status CheckEngine(const EngineOptions& engine) {
   for (const std::string_view flag : {"--ep-size", "--ep", "--expert-parallel-size"}) {
     const std::string value = FlagValue(engine.args, flag);
     if (REFIT_MUTANT("RC-CFG-05/drop-receiver-guard", !value.empty() && value != "1", false)) {
-      return Refuse(StrCat(where, "args ", flag), value, "experts that are sharded at their destination would be dropped", "1");
+      return Refuse(StrCat(where, "args ", flag), value,
+                    "experts that are sharded at their destination would be dropped", "1");
     }
   }
   if (const std::string tp = FlagValue(engine.args, "--tp"); !tp.empty()) {
@@ -127,8 +132,8 @@ Status CheckEngine(const EngineOptions& engine) {
   }
   if (engine.kind == EngineChoice::kAttach) {
     if (!engine.url.starts_with("http://")) {
-      return Refuse(StrCat(where, "url"), engine.url.empty() ? "missing" : engine.url, "kind attach drives a server that runs",
-                    "http://host:port");
+      return Refuse(StrCat(where, "url"), engine.url.empty() ? "missing" : engine.url,
+                    "kind attach drives a server that runs", "http://host:port");
     }
     if (!engine.args.empty()) {
       return Refuse(StrCat(where, "args"), engine.args.front(), "kind attach starts nothing", "no args");
@@ -144,11 +149,13 @@ Status CheckPauseMode(BackendChoice backend, PauseChoice pause, const EngineOpti
   const std::string key = StrCat(kServer, "pause_generation_mode");
   if (REFIT_MUTANT("RC-CFG-06/apply-to-both", has_pause, true) && pause == PauseChoice::kInPlace &&
       REFIT_MUTANT("RC-CFG-06/drop-guard", true, false)) {
-    return Refuse(key, "in_place", "it keeps the KV cache of the outgoing weights, and the flush fails", "abort, retract");
+    return Refuse(key, "in_place", "it keeps the KV cache of the outgoing weights, and the flush fails",
+                  "abort, retract");
   }
   const std::string family = FlagValue(engine.args, "--family");
   if (has_pause && pause == PauseChoice::kRetract && family == "a") {
-    return Refuse(key, "retract", StrCat("engine ", engine.slot, " is of family a, whose flush can never succeed then"), "abort");
+    return Refuse(key, "retract", StrCat("engine ", engine.slot, " is of family a, whose flush can never succeed then"),
+                  "abort");
   }
   return OkStatus();
 }
@@ -195,20 +202,23 @@ Status CheckPairing(const JobOptions& job) {
   }
   for (const PolicyOptions& policy : job.policies) {
     if (REFIT_MUTANT("RC-CFG-10/rank-off-by-one", policy.rank >= train, policy.rank > train)) {
-      return Refuse("policies[].rank", StrCat(policy.rank), StrCat("there are ", train, " policies"), StrCat("0 … ", train - 1));
+      return Refuse("policies[].rank", StrCat(policy.rank), StrCat("there are ", train, " policies"),
+                    StrCat("0 … ", train - 1));
     }
   }
   for (const EngineOptions& engine : job.engines) {
-    if (REFIT_MUTANT("RC-CFG-10/slot-off-by-one", engine.slot >= job.engines.size(), engine.slot > job.engines.size())) {
+    if (REFIT_MUTANT("RC-CFG-10/slot-off-by-one", engine.slot >= job.engines.size(),
+                     engine.slot > job.engines.size())) {
       return Refuse("engines[].slot", StrCat(engine.slot), StrCat("there are ", job.engines.size(), " engines"),
                     StrCat("0 … ", job.engines.size() - 1));
     }
   }
   if (job.profile == ProfileChoice::kStrict &&
       REFIT_MUTANT("RC-CFG-10/pairing-off-by-one", train < rollout, train + 1 < rollout)) {
-    return Refuse("policies", StrCat("a list of ", train),
-                  StrCat("profile strict feeds rollout rank i from policy rank i, and the engines have ", rollout, " ranks"),
-                  StrCat("at least ", rollout, " policies, or job.profile resilient"));
+    return Refuse(
+        "policies", StrCat("a list of ", train),
+        StrCat("profile strict feeds rollout rank i from policy rank i, and the engines have ", rollout, " ranks"),
+        StrCat("at least ", rollout, " policies, or job.profile resilient"));
   }
   return OkStatus();
 }
@@ -225,7 +235,8 @@ Status CheckFaultTolerance(const GenerationOptions& generation) {
   };
   const Knob knobs[] = {
       {"rollout_health_check_interval", generation.check_interval, 0, "more than 0 seconds"},
-      {"rollout_health_check_timeout", generation.check_timeout, kServerProbeWait, "more than 1.0 seconds, the server's own wait"},
+      {"rollout_health_check_timeout", generation.check_timeout, kServerProbeWait,
+       "more than 1.0 seconds, the server's own wait"},
       {"rollout_health_check_first_wait", generation.check_first_wait, -1e-9, "0 seconds or more"},
   };
   std::string missing;
@@ -266,8 +277,8 @@ Status CheckJob(const JobOptions& job) {
   REFIT_RETURN_IF_ERROR(CheckBucketSizes(job));
   const std::optional<double>& ratio = generation.bucket_memory_ratio;
   if (ratio.has_value() && !(*ratio > 0 && *ratio < 1)) {
-    return Refuse("generation.refit_cfg.nixl.update_weights_bucket_memory_ratio", fmt::format("{}", *ratio), "out of range",
-                  "more than 0, less than 1");
+    return Refuse("generation.refit_cfg.nixl.update_weights_bucket_memory_ratio", fmt::format("{}", *ratio),
+                  "out of range", "more than 0, less than 1");
   }
   return CheckDeadlines(job.deadlines);
 }

@@ -16,15 +16,15 @@
 
 namespace refit::config {
 
-Status CheckNotColocated(const GenerationOptions& generation);                               // RC-CFG-01
-Status CheckFitsOneNode(const GenerationOptions& generation);                                // RC-CFG-02
-Status CheckParallelSizes(const GenerationOptions& generation);                              // RC-CFG-03, -04, -05
-Status CheckEngine(const EngineOptions& engine);                                             // RC-CFG-05 and its own keys
+Status CheckNotColocated(const GenerationOptions& generation);   // RC-CFG-01
+Status CheckFitsOneNode(const GenerationOptions& generation);    // RC-CFG-02
+Status CheckParallelSizes(const GenerationOptions& generation);  // RC-CFG-03, -04, -05
+Status CheckEngine(const EngineOptions& engine);                 // RC-CFG-05 and its own keys
 Status CheckPauseMode(BackendChoice backend, PauseChoice pause, const EngineOptions& engine);  // RC-CFG-06
-Status CheckRawBf16(std::string_view dtype, std::string_view quantization);                  // RC-CFG-08
-Status CheckBucketSizes(const JobOptions& job);                                              // RC-CFG-09
-Status CheckPairing(const JobOptions& job);                                                  // RC-CFG-10
-Status CheckFaultTolerance(const GenerationOptions& generation);                             // RC-CFG-13
+Status CheckRawBf16(std::string_view dtype, std::string_view quantization);                    // RC-CFG-08
+Status CheckBucketSizes(const JobOptions& job);                                                // RC-CFG-09
+Status CheckPairing(const JobOptions& job);                                                    // RC-CFG-10
+Status CheckFaultTolerance(const GenerationOptions& generation);                               // RC-CFG-13
 
 // All of the above, and what does not fit together besides (a url without attach, a rank given twice).
 Status CheckJob(const JobOptions& job);

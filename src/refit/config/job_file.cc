@@ -82,8 +82,7 @@ GenerationOptions ReadGeneration(const Reader& generation) {
   options.check_interval = generation.At("rollout_health_check_interval").number();
   options.check_timeout = generation.At("rollout_health_check_timeout").number();
   options.check_first_wait = generation.At("rollout_health_check_first_wait").number();
-  options.bucket_memory_ratio =
-      generation.At("refit_cfg").At("nixl").At("update_weights_bucket_memory_ratio").number();
+  options.bucket_memory_ratio = generation.At("refit_cfg").At("nixl").At("update_weights_bucket_memory_ratio").number();
   return options;
 }
 
@@ -93,9 +92,9 @@ Result<std::string> ReadTransport(const Node& given, const Reader& resolved) {
   const std::string ours = file.At("transport").At("name").text();
   const std::string theirs = file.At("generation").At("refit_transport").text();
   if (!ours.empty() && !theirs.empty() && ours != theirs) {
-    return InvalidArgument(StrCat("transport.name is ", ours, " and generation.refit_transport is ", theirs,
-                                  ": they are one choice"),
-                           "give one of them, or both alike");
+    return InvalidArgument(
+        StrCat("transport.name is ", ours, " and generation.refit_transport is ", theirs, ": they are one choice"),
+        "give one of them, or both alike");
   }
   return theirs.empty() ? resolved.At("transport").At("name").text() : theirs;
 }
@@ -121,8 +120,8 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
   REFIT_ASSIGN_OR_RETURN(job.transport, ReadTransport(given, file));
   job.bucket_bytes = file.At("transport").At(job.transport).At("bucket_bytes").bytes();
   const Reader deadlines = file.At("deadlines");
-  job.deadlines = {deadlines.At("sync").duration(),   deadlines.At("update").duration(),
-                   deadlines.At("call").duration(),   deadlines.At("launch").duration(),
+  job.deadlines = {deadlines.At("sync").duration(),     deadlines.At("update").duration(),
+                   deadlines.At("call").duration(),     deadlines.At("launch").duration(),
                    deadlines.At("register").duration(), deadlines.At("verify").duration()};
   for (const Node& item : file.At("policies").items()) {
     const Reader policy(&item);
@@ -144,7 +143,8 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
     options.url = engine.At("url").text();
     options.api_key_file = engine.At("api_key_file").text();
     const bool is_sglang = options.kind == EngineChoice::kSglang;
-    const ByteCount common = is_sglang && FindPath(given, "transport.shm.load_bytes") == nullptr ? kSglangLoadBytes : load_bytes;
+    const ByteCount common =
+        is_sglang && FindPath(given, "transport.shm.load_bytes") == nullptr ? kSglangLoadBytes : load_bytes;
     options.load_bytes = engine.At("load_bytes").bytes().value_or(job.bucket_bytes.value_or(common));
     if (is_sglang && FindPath(given, "deadlines.launch") == nullptr) {
       job.deadlines.launch = kSglangLaunchDeadline;
@@ -170,7 +170,8 @@ std::vector<std::string> NotesOf(const Node& given, const JobOptions& job) {
     if (spec.kind == KeyKind::kFree && spec.transport.empty()) {
       notes.push_back(StrCat(spec.path, " is not read: ", spec.meaning));
     } else if (!is_section && !spec.transport.empty() && spec.transport != job.transport) {
-      notes.push_back(StrCat(spec.path, " is not read: it is for transport ", spec.transport, ", in use is ", job.transport == "auto" ? "shm" : job.transport));
+      notes.push_back(StrCat(spec.path, " is not read: it is for transport ", spec.transport, ", in use is ",
+                             job.transport == "auto" ? "shm" : job.transport));
     }
   }
   if (job.generation.fault_tolerance) {
@@ -187,7 +188,8 @@ Status InFile(const Status& status, const std::string& path) {
 
 bool IsPlain(const std::string& text) {
   const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("._/-+:").find(c) != std::string_view::npos;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("._/-+:").find(c) != std::string_view::npos;
   };
   return !text.empty() && std::all_of(text.begin(), text.end(), plain) && text.front() != '-' && text.front() != ':' &&
          text.back() != ':';

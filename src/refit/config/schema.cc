@@ -27,7 +27,8 @@ std::string_view ChildName(const KeySpec& spec, std::string_view parent) {
     }
     rest.remove_prefix(parent.size() + 1);
   }
-  return rest.find('.') == std::string_view::npos && rest.find('[') == std::string_view::npos ? rest : std::string_view{};
+  return rest.find('.') == std::string_view::npos && rest.find('[') == std::string_view::npos ? rest
+                                                                                              : std::string_view{};
 }
 
 std::vector<const KeySpec*> ChildrenOf(std::string_view parent) {
@@ -87,8 +88,7 @@ Status CheckScalar(const KeySpec& spec, const Node& node, const std::string& pat
   }
   const std::string is = StrCat("is \"", node.text, "\"");
   switch (spec.kind) {
-    case KeyKind::kWord:
-      return IsOneOf(node.text, spec.allowed) ? OkStatus() : Wrong(node, path, is, spec.allowed);
+    case KeyKind::kWord: return IsOneOf(node.text, spec.allowed) ? OkStatus() : Wrong(node, path, is, spec.allowed);
     case KeyKind::kSwitch:
       return node.text == "true" || node.text == "false" ? OkStatus() : Wrong(node, path, is, "true or false");
     case KeyKind::kInteger:
@@ -96,11 +96,14 @@ Status CheckScalar(const KeySpec& spec, const Node& node, const std::string& pat
     case KeyKind::kNumber:
       return IsNumber(node.text) ? OkStatus() : Wrong(node, path, is, StrCat("a number, ", spec.allowed));
     case KeyKind::kBytes:
-      return ParseBytes(node.text).ok() ? OkStatus() : Wrong(node, path, is, StrCat("a size with its unit like 4MiB, ", spec.allowed));
+      return ParseBytes(node.text).ok()
+                 ? OkStatus()
+                 : Wrong(node, path, is, StrCat("a size with its unit like 4MiB, ", spec.allowed));
     case KeyKind::kDuration:
-      return ParseDuration(node.text).ok() ? OkStatus() : Wrong(node, path, is, StrCat("a time with its unit like 60s or 500ms, ", spec.allowed));
-    default:
-      return node.text.empty() ? Wrong(node, path, "is empty", spec.allowed) : OkStatus();
+      return ParseDuration(node.text).ok()
+                 ? OkStatus()
+                 : Wrong(node, path, is, StrCat("a time with its unit like 60s or 500ms, ", spec.allowed));
+    default: return node.text.empty() ? Wrong(node, path, "is empty", spec.allowed) : OkStatus();
   }
 }
 
@@ -109,8 +112,7 @@ Status FillSection(Node& section, const std::string& schema_path, const std::str
 
 Status FillValue(const KeySpec& spec, Node& node, const std::string& path) {
   switch (spec.kind) {
-    case KeyKind::kFree:
-      return OkStatus();
+    case KeyKind::kFree: return OkStatus();
     case KeyKind::kSection:
       if (node.kind != Node::Kind::kMap && node.kind != Node::Kind::kNull) {
         return Wrong(node, path, "is no section", "keys of its own, indented below it");
@@ -138,8 +140,7 @@ Status FillValue(const KeySpec& spec, Node& node, const std::string& path) {
         REFIT_RETURN_IF_ERROR(FillSection(node.items[i], StrCat(spec.path, "[]"), item_path));
       }
       return OkStatus();
-    default:
-      return CheckScalar(spec, node, path);
+    default: return CheckScalar(spec, node, path);
   }
 }
 
@@ -152,8 +153,9 @@ Status FillSection(Node& section, const std::string& schema_path, const std::str
                                     [&](const KeySpec* spec) { return ChildName(*spec, schema_path) == key; });
     if (found == children.end()) {
       const std::string nearest = NearestKey(schema_path, key);
-      return InvalidArgument(StrCat(LineText(section.items[i].line), "unknown key ", named(key)),
-                             nearest.empty() ? "see docs/configuration.md" : StrCat("did you mean ", named(nearest), "?"));
+      return InvalidArgument(
+          StrCat(LineText(section.items[i].line), "unknown key ", named(key)),
+          nearest.empty() ? "see docs/configuration.md" : StrCat("did you mean ", named(nearest), "?"));
     }
     // "tp_size:" with nothing behind it means what leaving it out means only where there is nothing to require.
     REFIT_RETURN_IF_ERROR(FillValue(**found, section.items[i], named(key)));
@@ -206,7 +208,8 @@ std::optional<std::uint64_t> ParseWithUnit(std::string_view text, std::span<cons
 
 Result<Node> ApplySchema(const Node& root) {
   if (root.kind != Node::Kind::kMap && root.kind != Node::Kind::kNull) {
-    return InvalidArgument("the file holds no keys", "start with `engines:` and `policies:`; see docs/configuration.md");
+    return InvalidArgument("the file holds no keys",
+                           "start with `engines:` and `policies:`; see docs/configuration.md");
   }
   Node resolved = root;
   REFIT_RETURN_IF_ERROR(FillSection(resolved, "", ""));

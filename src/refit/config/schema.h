@@ -20,13 +20,13 @@
 namespace refit::config {
 
 enum class KeyKind : std::uint8_t {
-  kSection,   // a map of the keys below it
-  kList,      // of sections: "engines[].slot"
-  kFree,      // anything; passed over
+  kSection,  // a map of the keys below it
+  kList,     // of sections: "engines[].slot"
+  kFree,     // anything; passed over
   kText,
   kTextList,
-  kWord,      // one of `allowed`, written "one | other"
-  kSwitch,    // true or false
+  kWord,    // one of `allowed`, written "one | other"
+  kSwitch,  // true or false
   kInteger,
   kNumber,
   kBytes,     // "4MiB"

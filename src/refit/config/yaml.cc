@@ -26,8 +26,7 @@ Result<Node> Convert(const YAML::Node& yaml, int depth) {
   }
   switch (yaml.Type()) {
     case YAML::NodeType::Undefined:
-    case YAML::NodeType::Null:
-      return node;
+    case YAML::NodeType::Null: return node;
     case YAML::NodeType::Scalar:
       node.kind = Node::Kind::kScalar;
       node.text = yaml.Scalar();
@@ -82,7 +81,8 @@ Result<Node> ParseYaml(std::string_view text) {
     }
     return documents.empty() ? Node{} : Convert(documents.front(), 0);
   } catch (const YAML::Exception& error) {
-    return At(error.mark.line + 1, StrCat("not YAML: ", error.msg), "indent with spaces, quote text that holds a colon");
+    return At(error.mark.line + 1, StrCat("not YAML: ", error.msg),
+              "indent with spaces, quote text that holds a colon");
   }
 }
 

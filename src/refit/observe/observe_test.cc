@@ -18,7 +18,8 @@ using ::testing::Not;
 
 TEST(Bar, ShowsShareAndBytes) {
   const ProgressState half{"transferring", 403'500'000, 807'000'000};
-  EXPECT_EQ(FormatBar(half, 100, Glyphs::kAscii), "transferring  ###############---------------   50 %  403.5 MB of 807.0 MB");
+  EXPECT_EQ(FormatBar(half, 100, Glyphs::kAscii),
+            "transferring  ###############---------------   50 %  403.5 MB of 807.0 MB");
   EXPECT_THAT(FormatBar(half, 100, Glyphs::kUnicode), HasSubstr("███████████████░░░░░░░░░░░░░░░"));
 }
 
@@ -71,8 +72,9 @@ bool IsWellFormed(const std::string& text) {
 
 TEST(Timeline, IsWellFormedWhateverTheNamesAre) {
   const std::string svg = DrawTimeline(
-      "a <b> & \"c\"", {{"refit 1", {{"engine 0", "transfer", 0.01, 0.5}, {"policy 0", "send", 0.02, 0.49}, {"x<y", "?&", 0, 0}}},
-                        {"nothing", {}}});
+      "a <b> & \"c\"",
+      {{"refit 1", {{"engine 0", "transfer", 0.01, 0.5}, {"policy 0", "send", 0.02, 0.49}, {"x<y", "?&", 0, 0}}},
+       {"nothing", {}}});
   EXPECT_TRUE(IsWellFormed(svg)) << svg;
   EXPECT_THAT(svg, HasSubstr("a &lt;b&gt; &amp; &quot;c&quot;"));
   EXPECT_THAT(svg, HasSubstr("transfer 490 ms"));

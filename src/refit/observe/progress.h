@@ -49,9 +49,9 @@ class ProgressLine {
 ProgressStyle StyleOfTerminal();
 Glyphs GlyphsOfLocale(std::string_view locale);  // "en_US.UTF-8"
 
-std::string FormatBytes(ByteCount bytes);     // decimal: "269.1 MB"
-std::string FormatSeconds(double seconds);    // "0.183 s", "12.4 s"
-std::string FormatCount(std::uint64_t count); // "1,632"
+std::string FormatBytes(ByteCount bytes);      // decimal: "269.1 MB"
+std::string FormatSeconds(double seconds);     // "0.183 s", "12.4 s"
+std::string FormatCount(std::uint64_t count);  // "1,632"
 
 // Columns as wide as their widest cell, two spaces between; numbers (and what begins like one) to the right.
 std::string FormatTable(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);

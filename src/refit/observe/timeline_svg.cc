@@ -26,7 +26,7 @@ constexpr double kLane = 26;
 constexpr double kBar = 18;
 constexpr double kPanelHead = 30;
 constexpr double kAxis = 34;
-constexpr double kBarMin = 1.5;       // so that what took microseconds is seen
+constexpr double kBarMin = 1.5;        // so that what took microseconds is seen
 constexpr double kLabelPerLetter = 7;  // a name is written into a bar that is wide enough
 
 // Okabe and Ito's colours, told apart by colour-blind readers too; the long phases have the strong ones.
@@ -122,7 +122,8 @@ std::string DrawBar(const TimelineSpan& span, double y, double scale) {
   const double width = std::max((span.end_seconds - begin) * scale, kBarMin);
   const double x = kLeft + begin * scale;
   std::string out = fmt::format(
-      "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" rx=\"2\" fill=\"{}\"><title>{} {}: {} – {} ({})</title></rect>",
+      "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" rx=\"2\" fill=\"{}\"><title>{} {}: {} – {} "
+      "({})</title></rect>",
       x, y, width, kBar, ColourOf(span.name), Escape(span.lane), Escape(span.name), Milliseconds(span.begin_seconds),
       Milliseconds(span.end_seconds), Milliseconds(span.end_seconds - span.begin_seconds));
   const std::string label = fmt::format("{} {}", span.name, Milliseconds(span.end_seconds - span.begin_seconds));
@@ -142,7 +143,8 @@ std::string DrawPanel(const TimelinePanel& panel, double top) {
   const double scale = kPlot / end;
   const double lanes_top = top + kPanelHead;
   const double lanes_bottom = lanes_top + kLane * static_cast<double>(lanes.size());
-  std::string out = fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" class=\"panel\">{}</text>\n", kLeft, top + 18, Escape(panel.title));
+  std::string out =
+      fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" class=\"panel\">{}</text>\n", kLeft, top + 18, Escape(panel.title));
 
   const double step = TickStep(end);
   for (int i = 0; i * step <= end; ++i) {
@@ -154,8 +156,8 @@ std::string DrawPanel(const TimelinePanel& panel, double top) {
   }
   double y = lanes_top;
   for (const std::string& lane : lanes) {
-    out += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" class=\"lane\" text-anchor=\"end\">{}</text>\n", kLeft - 10, y + 18,
-                       Escape(lane));
+    out += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" class=\"lane\" text-anchor=\"end\">{}</text>\n", kLeft - 10,
+                       y + 18, Escape(lane));
     for (const TimelineSpan& span : panel.spans) {
       if (span.lane == lane) {
         out += DrawBar(span, y + (kLane - kBar) / 2, scale);
@@ -176,9 +178,11 @@ std::string DrawTimeline(const std::string& title, const std::vector<TimelinePan
     height += kPanelHead + kLane * static_cast<double>(LanesOf(panel).size()) + kAxis;
   }
   return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\">\n"
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
+             "{1:.0f}\">\n"
              "<style>text {{ font-family: sans-serif; fill: #222 }} .title {{ font-size: 18px; font-weight: bold }} "
-             ".panel {{ font-size: 14px; font-weight: bold }} .lane {{ font-size: 13px }} .small {{ font-size: 11px; fill: #555 }} "
+             ".panel {{ font-size: 14px; font-weight: bold }} .lane {{ font-size: 13px }} .small {{ font-size: 11px; "
+             "fill: #555 }} "
              ".bar {{ font-size: 11px; fill: #fff }}</style>\n"
              "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
              "<text x=\"{2:.0f}\" y=\"30\" class=\"title\">{3}</text>\n",

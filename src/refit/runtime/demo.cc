@@ -109,7 +109,8 @@ class Ceiling {
       plans.push_back(load.copies);
     }
     const std::span<const Bytes> tensors = ceiling.source_->tensors();
-    REFIT_ASSIGN_OR_RETURN(ceiling.ceiling_, device::MemoryCeiling::Create({tensors.begin(), tensors.end()}, std::move(plans)));
+    REFIT_ASSIGN_OR_RETURN(ceiling.ceiling_,
+                           device::MemoryCeiling::Create({tensors.begin(), tensors.end()}, std::move(plans)));
     REFIT_RETURN_IF_ERROR(ceiling.ceiling_->Measure().status());  // warm
     return ceiling;
   }
@@ -148,8 +149,9 @@ class Demo {
     report_.logs_folder = options_.logs_folder;
     REFIT_ASSIGN_OR_RETURN(const Listener listener, Listener::Open(model, options_.prompt));
 
-    sink_.Line(fmt::format("starting 1 controller, {} policy workers, {} agents with an engine each: TP {}, random weights",
-                           plan.policy_count, options_.engine_count, plan.tp_size));
+    sink_.Line(
+        fmt::format("starting 1 controller, {} policy workers, {} agents with an engine each: TP {}, random weights",
+                    plan.policy_count, options_.engine_count, plan.tp_size));
     DemoFleet fleet(options_, plan, interrupted_);
     REFIT_RETURN_IF_ERROR(fleet.Start());
     report_.controller = fleet.controller();
@@ -208,14 +210,16 @@ class Demo {
   Status DrawTimeline() {
     std::vector<observe::TimelinePanel> panels;
     for (const DemoRefit& refit : report_.refits) {
-      observe::TimelinePanel panel{fmt::format("refit {}: {}, {:.3f} s", panels.size() + 1, refit.name, refit.report.seconds), {}};
+      observe::TimelinePanel panel{
+          fmt::format("refit {}: {}, {:.3f} s", panels.size() + 1, refit.name, refit.report.seconds), {}};
       for (const rpc::Span& span : refit.report.spans) {
         panel.spans.push_back({span.lane, span.name, span.begin_seconds, span.end_seconds});
       }
       panels.push_back(std::move(panel));
     }
     report_.timeline_path = options_.logs_folder + "/timeline.svg";
-    return checkpoint::WriteFile(report_.timeline_path, observe::DrawTimeline("What each process did in each refit", panels));
+    return checkpoint::WriteFile(report_.timeline_path,
+                                 observe::DrawTimeline("What each process did in each refit", panels));
   }
 
   const DemoOptions& options_;

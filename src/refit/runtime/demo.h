@@ -23,7 +23,7 @@ struct DemoOptions {
   std::string model_folder;    // a checkpoint; or
   std::string random_shape;    // a name of checkpoint::RandomShape, made in cache_folder
   std::string cache_folder;
-  std::string logs_folder;  // made here
+  std::string logs_folder;    // made here
   std::uint32_t tp_size = 0;  // 0: the largest of 3, 2, 1 that divides the model
   std::uint32_t engine_count = 2;
   std::uint32_t policy_count = 0;  // 0: 2, or as many as profile strict needs
@@ -36,7 +36,7 @@ struct DemoOptions {
 };
 
 struct DemoText {
-  std::string when;  // "before", "after refit 1"
+  std::string when;                  // "before", "after refit 1"
   std::vector<std::string> engines;  // what each engine said, by slot; token ids where there is no tokenizer
 };
 

@@ -53,7 +53,8 @@ DemoFleet::~DemoFleet() { Stop(); }
 Status DemoFleet::WriteConfig() const {
   const std::string model = checkpoint::Quote(plan_.model_folder);  // a JSON string is a YAML string
   std::string text = fmt::format(
-      "job: {{name: demo, profile: {}}}\nverify: always\ndeadlines: {{launch: 120s, register: 60s, update: 60s, call: 30s}}\n"
+      "job: {{name: demo, profile: {}}}\nverify: always\ndeadlines: {{launch: 120s, register: 60s, update: 60s, call: "
+      "30s}}\n"
       "policies:\n",
       options_.strict ? "strict" : "resilient");
   for (std::uint32_t rank = 0; rank < plan_.policy_count; ++rank) {
@@ -106,8 +107,8 @@ Status DemoFleet::Start() {
   }
   for (std::uint32_t slot = 0; slot < options_.engine_count; ++slot) {
     REFIT_RETURN_IF_ERROR(Launch(fmt::format("agent-{}", slot),
-                                 {"agent", "--slot", std::to_string(slot), "--controller", controller_, "--engine-program",
-                                  options_.engine_program, "--run-directory", options_.logs_folder},
+                                 {"agent", "--slot", std::to_string(slot), "--controller", controller_,
+                                  "--engine-program", options_.engine_program, "--run-directory", options_.logs_folder},
                                  "refit agent: ready address="));
   }
   for (std::size_t child = 1; child < children_.size(); ++child) {

@@ -25,8 +25,8 @@ struct DemoPlan {
   std::uint32_t policy_count = 0;
 };
 
-// Thread: one. Its own second thread asks `interrupted` and then ends the children, so that whoever waits for one of them
-// gets an error soon.
+// Thread: one. Its own second thread asks `interrupted` and then ends the children, so that whoever waits for one of
+// them gets an error soon.
 class DemoFleet {
  public:
   DemoFleet(const DemoOptions& options, DemoPlan plan, std::function<bool()> interrupted);

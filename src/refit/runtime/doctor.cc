@@ -88,8 +88,8 @@ bool HasSha() {
 std::vector<std::string> AdviceFor(const DoctorReport& report, const DoctorOptions& options) {
   std::vector<std::string> advice;
   if (report.shared_memory_free < kSharedMemoryWanted) {
-    advice.push_back(fmt::format("{} has {} MiB free, loads want {}: start the container with a larger --shm-size", kSharedMemory,
-                                 report.shared_memory_free / kMiB, kSharedMemoryWanted / kMiB));
+    advice.push_back(fmt::format("{} has {} MiB free, loads want {}: start the container with a larger --shm-size",
+                                 kSharedMemory, report.shared_memory_free / kMiB, kSharedMemoryWanted / kMiB));
   }
   if (report.core_count < kCoresWanted) {
     advice.push_back("one core: packing and installing take turns instead of overlapping");
@@ -116,7 +116,7 @@ DoctorReport Examine(const DoctorOptions& options) {
   report.core_count = UsableCores();
   report.memory_total = MemoryLine("MemTotal:");
   report.memory_available = MemoryLine("MemAvailable:");
-  struct statvfs space {};
+  struct statvfs space{};
   if (statvfs(std::string(kSharedMemory).c_str(), &space) == 0) {
     report.shared_memory_total = ByteCount{space.f_blocks} * space.f_frsize;
     report.shared_memory_free = ByteCount{space.f_bavail} * space.f_frsize;

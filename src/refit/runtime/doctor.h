@@ -32,8 +32,8 @@ struct DoctorReport {
   bool has_fma = false;
   bool has_sha = false;
   std::vector<std::string> gpu_devices;
-  std::string engine_program;  // empty: not there
-  std::string demo_model;      // empty: not cached
+  std::string engine_program;                // empty: not there
+  std::string demo_model;                    // empty: not cached
   std::vector<std::string> stale_objects;    // shared memory of dead owners, found now
   std::vector<std::string> removed_objects;  // by kRemove
   std::vector<std::string> advice;           // one line each: what to change, and why
