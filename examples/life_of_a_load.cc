@@ -43,8 +43,8 @@ struct Scene {
   std::shared_ptr<runtime::Source> source;
   std::shared_ptr<const std::vector<stream::PackedBucket>> loads;
   transport::ShmTransport transport;
-  MutableBytes slot_memory;        // the policy worker's mapping of its load slot
-  MutableBytes mapped;             // the agent's mapping of the same object
+  MutableBytes slot_memory;  // the policy worker's mapping of its load slot
+  MutableBytes mapped;       // the agent's mapping of the same object
   std::unique_ptr<transport::Link> link;
   std::string slot_name;
   std::vector<engine::reference::RankModel> ranks;
@@ -74,7 +74,8 @@ Status ShareSlot(Scene& scene) {
                          scene.transport.Allocate("example", device::LoadSlot::ObjectSize(capacity)));
   device::LoadSlot(scene.slot_memory).Initialise();
   REFIT_ASSIGN_OR_RETURN(const transport::Descriptor descriptor, scene.transport.Export(scene.slot_memory));
-  REFIT_ASSIGN_OR_RETURN(scene.link, scene.transport.Bind(scene.transport.Address(), exec::Now() + std::chrono::seconds(1)));
+  REFIT_ASSIGN_OR_RETURN(scene.link,
+                         scene.transport.Bind(scene.transport.Address(), exec::Now() + std::chrono::seconds(1)));
   REFIT_ASSIGN_OR_RETURN(scene.mapped, scene.link->MapInPlace(descriptor));
   REFIT_ASSIGN_OR_RETURN(const transport::ShmObject object, transport::ParseShmDescriptor(descriptor));
   scene.slot_name = object.name;

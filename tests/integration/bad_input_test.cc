@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bad input, at least: each ends in a clear error within its deadline, says what the engines hold, leaves nothing behind,
-// and the next sync works.
+// Bad input, at least: each ends in a clear error within its deadline, says what the engines hold, leaves nothing
+// behind, and the next sync works.
 
 #include <filesystem>
 #include <functional>
@@ -15,7 +15,9 @@
 namespace refit::test {
 namespace {
 
-bool Mentions(const rpc::SyncReport& report, std::string_view text) { return Describe(report).find(text) != std::string::npos; }
+bool Mentions(const rpc::SyncReport& report, std::string_view text) {
+  return Describe(report).find(text) != std::string::npos;
+}
 
 // The checkpoint at `from` with one tensor changed, as a folder of its own.
 std::string Altered(const Fleet& fleet, std::string_view name,
@@ -74,7 +76,8 @@ TEST(BadInput, AWrongShapeIsNamed) {
 
 TEST(BadInput, AWrongDTypeIsNamed) {
   Fleet fleet;
-  const std::string source = Altered(fleet, "dtype", [](auto& tensors) { tensors[0].spec.dtype = weights::DType::kFloat16; });
+  const std::string source =
+      Altered(fleet, "dtype", [](auto& tensors) { tensors[0].spec.dtype = weights::DType::kFloat16; });
   ExpectRefusedThenFine(fleet, source, "float16");
 }
 
@@ -129,10 +132,8 @@ TEST(BadInput, ASourceTruncatedWhileMappedFailsTheRefitAndTheNextOneRepairs) {
 }
 
 TEST(BadInput, APolicyWorkerThatDiesInMidLoadIsReportedAndItsSuccessorRepairs) {
-  Fleet fleet({.policies = 1,
-               .engines = 1,
-               .load_bytes = 16 * kKiB,
-               .engine_args = {{"--fault", "slow:update:2:1.0"}}});
+  Fleet fleet(
+      {.policies = 1, .engines = 1, .load_bytes = 16 * kKiB, .engine_args = {{"--fault", "slow:update:2:1.0"}}});
   std::thread killer([&fleet] {
     const bool transferring = exec::WaitUntil([&fleet] { return fleet.GetStatus().phase == "transferring"; },
                                               exec::Now() + std::chrono::seconds(10));
@@ -151,12 +152,12 @@ TEST(BadInput, APolicyWorkerThatDiesInMidLoadIsReportedAndItsSuccessorRepairs) {
   EXPECT_TRUE(fleet.Verify().verified);
 }
 
-// An engine that misbehaves in one call: the survivor is published (resilient), the bad one is ended and comes back as a
-// new incarnation, and the next refit takes it in. RC-RPC-01, -04, -06, RX-QUAR-02.
+// An engine that misbehaves in one call: the survivor is published (resilient), the bad one is ended and comes back as
+// a new incarnation, and the next refit takes it in. RC-RPC-01, -04, -06, RX-QUAR-02.
 class BadEngine : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Faults, BadEngine,
-                         testing::Values("broken-json:update:2", "hang:update:2", "die:update:2", "drip:pause", "echo:begin",
-                                         "close:end", "http500:flush", "hang:continue", "exit:update:1"));
+                         testing::Values("broken-json:update:2", "hang:update:2", "die:update:2", "drip:pause",
+                                         "echo:begin", "close:end", "http500:flush", "hang:continue", "exit:update:1"));
 
 TEST_P(BadEngine, TheOtherEngineIsPublishedAndTheNextRefitTakesTheNewIncarnationIn) {
   Fleet fleet({.engine_args = {{}, {"--fault", GetParam()}},
@@ -175,7 +176,8 @@ TEST_P(BadEngine, TheOtherEngineIsPublishedAndTheNextRefitTakesTheNewIncarnation
   }
 }
 
-// One refusal: nothing latches, the engine keeps its incarnation where its family can go on, and the next refit repairs.
+// One refusal: nothing latches, the engine keeps its incarnation where its family can go on, and the next refit
+// repairs.
 TEST(BadEngine, ARefusedUpdateIsRepairedByTheNextFullSet) {
   Fleet fleet({.policies = 1, .engines = 1, .engine_args = {{"--fault", "refuse:update:2"}}});
   const Incarnation before = fleet.GetStatus().slots[0].incarnation;

@@ -31,7 +31,7 @@ struct FleetOptions {
   std::uint32_t tp_size = 3;
   std::string family = "c";
   sync::Profile profile = sync::kResilient;
-  ByteCount load_bytes = 64 * kKiB;  // several loads even of a tiny model
+  ByteCount load_bytes = 64 * kKiB;                        // several loads even of a tiny model
   std::vector<std::vector<std::string>> engine_args = {};  // more arguments, per engine
   Duration call_deadline = std::chrono::seconds(5);
   Duration update_deadline = std::chrono::seconds(5);
@@ -89,8 +89,8 @@ class Fleet {
                                       .controller = controller_->address(),
                                       .tp_size = options_.tp_size,
                                       .engine_program = REFIT_ENGINE_PROGRAM,
-                                      .engine_args = {"--model", model_, "--family", options_.family, "--load-format", "dummy",
-                                                      "--crash-hang-seconds", "0.2"},
+                                      .engine_args = {"--model", model_, "--family", options_.family, "--load-format",
+                                                      "dummy", "--crash-hang-seconds", "0.2"},
                                       .run_directory = folder_ / StrCat("agent-", slot),
                                       .load_bytes = options_.load_bytes,
                                       .call_deadline = options_.call_deadline,
@@ -150,7 +150,8 @@ class Fleet {
 inline std::string Describe(const rpc::VerifyReport& report) {
   std::string text = report.status.ToString();
   for (const rpc::EngineVerification& engine : report.engines) {
-    text += StrCat("; engine ", engine.slot, ": ", engine.status.ToString(), ", ", engine.differences.size(), " differences");
+    text += StrCat("; engine ", engine.slot, ": ", engine.status.ToString(), ", ", engine.differences.size(),
+                   " differences");
   }
   return text;
 }

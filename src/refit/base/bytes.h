@@ -46,7 +46,7 @@ std::string ToHex(Bytes bytes);
 std::optional<std::string> FromHex(std::string_view hex);  // the bytes, as a string; nothing on bad digits
 
 inline Bytes AsBytes(std::string_view text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};  // without a terminator
 }
 
 }  // namespace refit

@@ -100,7 +100,7 @@ inline Status Unimplemented(std::string message, std::string remedy = {}) {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): a value is a result
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor): a value is a result
   Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     REFIT_CHECK(!status_.ok(), "a Result made from a Status needs an error");
   }
@@ -140,11 +140,11 @@ class [[nodiscard]] Result {
 #define REFIT_STATUS_CONCAT_INNER(a, b) a##b
 #define REFIT_STATUS_CONCAT(a, b) REFIT_STATUS_CONCAT_INNER(a, b)
 
-#define REFIT_RETURN_IF_ERROR(expression)                             \
-  do {                                                                \
+#define REFIT_RETURN_IF_ERROR(expression)                                  \
+  do {                                                                     \
     if (::refit::Status refit_status = (expression); !refit_status.ok()) { \
-      return refit_status;                                            \
-    }                                                                 \
+      return refit_status;                                                 \
+    }                                                                      \
   } while (false)
 
 #define REFIT_ASSIGN_OR_RETURN_INNER(result, declaration, expression) \

@@ -54,8 +54,8 @@ struct SyncRequested {
 };
 // verify: always — what the leases of the last success were kept for is done; the policy workers get them back (D8).
 struct HashesTaken {};
-using ControllerEvent =
-    std::variant<AgentRegistered, AgentGone, PolicyRegistered, PolicyGone, SyncRequested, HashesTaken, sync::SessionEvent>;
+using ControllerEvent = std::variant<AgentRegistered, AgentGone, PolicyRegistered, PolicyGone, SyncRequested,
+                                     HashesTaken, sync::SessionEvent>;
 
 // ---- effects
 struct SyncAnswered {  // refused at once (busy, latched, somebody missing), or finished

@@ -3,8 +3,8 @@
 //
 // POSIX shared-memory objects with names that say whose they are, and the load slot that torch can map.
 //
-// A name is "/refit-<pid>-<start time>-n<pid namespace>-<what>": every role sweeps names of dead owners at start (settled D2), so
-// nothing outlives a crash for long.
+// A name is "/refit-<pid>-<start time>-n<pid namespace>-<what>": every role sweeps names of dead owners at start
+// (settled D2), so nothing outlives a crash for long.
 
 #pragma once
 
@@ -34,8 +34,8 @@ bool IsRunning(const ProcessIdentity& process);  // false for a zombie: it maps 
 // "/refit-4711-88231-n4026531836-`what`" for this process: pid, start time, pid namespace. what: letters, digits, '-'.
 std::string OwnedName(std::string_view what);
 
-// The name of `what` for one engine incarnation, never used again (RC-PAY-10). For SharedMemory::AddName. At most 59 bytes where
-// `what` has at most 7: torch kills a server for a longer one.
+// The name of `what` for one engine incarnation, never used again (RC-PAY-10). For SharedMemory::AddName. At most 59
+// bytes where `what` has at most 7: torch kills a server for a longer one.
 std::string IncarnationName(std::string_view what, const Incarnation& incarnation);
 
 // Whose name it is; nothing when it is not of our form. Safe on text from outside.
@@ -84,8 +84,9 @@ class SharedMemory {
   bool unlinked_ = false;
 };
 
-// A further name for somebody's object (a hard link), removed with this value. An agent gives each engine incarnation names
-// of its own, which outlive the policy worker that made the object (RC-PAY-10). NOT_FOUND when the object lost its name.
+// A further name for somebody's object (a hard link), removed with this value. An agent gives each engine incarnation
+// names of its own, which outlive the policy worker that made the object (RC-PAY-10). NOT_FOUND when the object lost
+// its name.
 class SharedName {
  public:
   static Result<SharedName> Make(std::string_view existing, std::string name);

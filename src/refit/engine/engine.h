@@ -31,8 +31,8 @@ struct EngineDescription {
   std::uint32_t pp_size = 1;
   std::uint32_t node_count = 1;
   std::string model_path;
-  std::string quantization;   // empty: none
-  std::string weight_version; // the label; a hint, never evidence (RC-VER-05)
+  std::string quantization;    // empty: none
+  std::string weight_version;  // the label; a hint, never evidence (RC-VER-05)
 };
 
 using weights::RankHashes;
@@ -46,7 +46,7 @@ struct GenerateRequest {
   std::string text;                     // or
   std::vector<std::int32_t> token_ids;  // when text is empty
   std::uint32_t max_new_tokens = 16;
-  double temperature = 0;               // 0: greedy
+  double temperature = 0;  // 0: greedy
   std::uint64_t seed = 0;
 };
 

@@ -25,7 +25,7 @@ inline constexpr std::size_t kMaxShmNameSize = 59;
 
 // A load in host shared memory: a POSIX object with torch's 64-byte header (device::LoadSlot).
 struct HostLoad {
-  std::string shm_name;  // "/refit-…", as shm_open takes it
+  std::string shm_name;     // "/refit-…", as shm_open takes it
   ByteCount data_size = 0;  // bytes after the header
 };
 

@@ -29,7 +29,7 @@ class AgentHandler {
 
 class Server {
  public:
-  virtual ~Server() = default;                  // stops, ending calls in flight
+  virtual ~Server() = default;                     // stops, ending calls in flight
   virtual const std::string& address() const = 0;  // "127.0.0.1:41234"
 };
 

@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Structs of ours to and from wire messages. What arrives is checked here: a message that no peer of ours can have meant
-// is an error, never a default. Private to rpc/.
+// Structs of ours to and from wire messages. What arrives is checked here: a message that no peer of ours can have
+// meant is an error, never a default. Private to rpc/.
 
 #pragma once
 

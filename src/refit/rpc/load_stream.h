@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The control channel of one stream of loads (settled D9): the agent opens it at the policy worker and pulls; the policy
-// worker announces each load; the agent gives each load slot back. Bytes never travel here.
+// The control channel of one stream of loads (settled D9): the agent opens it at the policy worker and pulls; the
+// policy worker announces each load; the agent gives each load slot back. Bytes never travel here.
 
 #pragma once
 
@@ -34,7 +34,7 @@ struct OpenStream {
 // First message of the sender. The slots live as long as the engine's incarnation.
 struct StreamOpened {
   AttemptId attempt;
-  std::string transport_address;  // where the receiver binds its link
+  std::string transport_address;   // where the receiver binds its link
   std::vector<std::string> slots;  // descriptors of the load slots, for transport::Link::MapInPlace
 };
 struct LoadAnnouncement {

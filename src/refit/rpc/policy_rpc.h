@@ -40,7 +40,7 @@ class PolicyClient {
   using Done = std::function<void(Result<sync::PolicyReply>)>;
   virtual void Execute(const sync::PolicyCommand& command, Duration deadline, Done done) = 0;
   virtual Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& source, std::uint32_t tp_size,
-                                                                 Duration deadline) = 0;
+                                                                  Duration deadline) = 0;
 };
 
 }  // namespace refit::rpc

@@ -29,11 +29,12 @@ void StartUnaryCall(CallsInFlight& calls, Request request, Duration deadline, co
   SetDeadline(call->context, deadline);
   calls.Add(&call->context);
   auto* raw = call.release();
-  start(&raw->context, &raw->request, &raw->reply, [raw, &calls, finish = std::move(finish)](const grpc::Status& status) {
-    const std::unique_ptr<UnaryCall<Request, Reply>> owned(raw);
-    finish(status, owned->reply);
-    calls.Remove(&owned->context);
-  });
+  start(&raw->context, &raw->request, &raw->reply,
+        [raw, &calls, finish = std::move(finish)](const grpc::Status& status) {
+          const std::unique_ptr<UnaryCall<Request, Reply>> owned(raw);
+          finish(status, owned->reply);
+          calls.Remove(&owned->context);
+        });
 }
 
 }  // namespace refit::rpc

@@ -111,19 +111,19 @@ class Host final : public AgentHost, public rpc::AgentHandler {
   Status NextLife() {
     REFIT_ASSIGN_OR_RETURN(std::unique_ptr<EngineLife> life, EngineLife::Begin(options_, ++launches_, transport_));
     REFIT_ASSIGN_OR_RETURN(
-        membership_,
-        controller_->RegisterAgent({.slot = options_.slot,
-                                    .incarnation = life->incarnation(),
-                                    .address = server_->address(),
-                                    .engine_url = life->url(),
-                                    .engine_version = life->description().version,
-                                    .family = std::string(sync::ToString(life->description().family)),
-                                    .tp_size = options_.tp_size,
-                                    .engine_pid = life->pid()},
-                                   options_.register_deadline));
+        membership_, controller_->RegisterAgent({.slot = options_.slot,
+                                                 .incarnation = life->incarnation(),
+                                                 .address = server_->address(),
+                                                 .engine_url = life->url(),
+                                                 .engine_version = life->description().version,
+                                                 .family = std::string(sync::ToString(life->description().family)),
+                                                 .tp_size = options_.tp_size,
+                                                 .engine_pid = life->pid()},
+                                                options_.register_deadline));
     url_ = life->url();
-    observe::LogInfo(StrCat("engine ", options_.slot, " is ready at ", life->url(), ", SGLang ", life->description().version,
-                            ", family ", sync::ToString(life->description().family), ", tp ", options_.tp_size));
+    observe::LogInfo(StrCat("engine ", options_.slot, " is ready at ", life->url(), ", SGLang ",
+                            life->description().version, ", family ", sync::ToString(life->description().family),
+                            ", tp ", options_.tp_size));
     const std::shared_ptr<EngineLife> shared = std::move(life);
     life_.With([&shared](auto& current) { current = shared; });
     stopping_.With([&shared](Stopping& stopping) { stopping.life = shared.get(); });
@@ -144,8 +144,10 @@ class Host final : public AgentHost, public rpc::AgentHandler {
       static_cast<void>(controller_->AgentGone(options_.slot, life->incarnation(), ended, kGoneDeadline));
       life.reset();  // the old process is gone before the next one starts (INV-6)
       if (options_.kind == EngineKind::kAttach) {
-        observe::LogError(StrCat("engine ", options_.slot, " is retired: it is not ours to restart; attach again when it is"));
-        static_cast<void>(stopping_.Wait([](const Stopping& stopping) { return stopping.now; }, exec::Now() + kForever));
+        observe::LogError(
+            StrCat("engine ", options_.slot, " is retired: it is not ours to restart; attach again when it is"));
+        static_cast<void>(
+            stopping_.Wait([](const Stopping& stopping) { return stopping.now; }, exec::Now() + kForever));
         return;
       }
       if (exec::Now() - began > kRelaunchPauseMax) {

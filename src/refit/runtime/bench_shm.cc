@@ -29,8 +29,8 @@ double Median(std::vector<double> samples) {
 
 // One refit; the seconds of its send: start of the pack to the last load released.
 Result<double> SendSeconds(rpc::ControllerClient& client, int number) {
-  REFIT_ASSIGN_OR_RETURN(const rpc::SyncReport report, client.Sync({StrCat("bench-", number), "", kSyncBudget},
-                                                                   [](const rpc::SyncProgress&) {}));
+  REFIT_ASSIGN_OR_RETURN(const rpc::SyncReport report,
+                         client.Sync({StrCat("bench-", number), "", kSyncBudget}, [](const rpc::SyncProgress&) {}));
   REFIT_RETURN_IF_ERROR(report.status);
   for (const rpc::Span& span : report.spans) {
     if (span.lane == "policy 0" && span.name == sync::ToString(sync::PolicyCommandKind::kSend)) {

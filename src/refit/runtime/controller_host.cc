@@ -92,8 +92,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       peers.policies[registration.rank].registration = registration;
     });
     client.reset();
-    REFIT_RETURN_IF_ERROR(mailbox_.Push(
-        control::PolicyRegistered{{registration.rank, registration.incarnation, registration.address}}));
+    REFIT_RETURN_IF_ERROR(
+        mailbox_.Push(control::PolicyRegistered{{registration.rank, registration.incarnation, registration.address}}));
     observe::LogInfo(StrCat("policy worker ", registration.rank, " registered: ", registration.source));
     return rpc::Membership{run_, Term(1), std::string(options_.profile.name)};
   }
@@ -111,7 +111,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       if (auto report = ticket->Pop(std::min(deadline, exec::Now() + kProgressInterval))) {
         report->source = request.source;
         if (report->status.ok() && options_.verify == VerifyWhen::kAlways) {
-          verifier_.Learn(report->version, request.source, TpSizes(*report), PolicyForHashes(), options_.verify_deadline);
+          verifier_.Learn(report->version, request.source, TpSizes(*report), PolicyForHashes(),
+                          options_.verify_deadline);
           Post(control::HashesTaken{});
         }
         return *std::move(report);
@@ -241,7 +242,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     }
     spans_.Begin(LaneOf(slot), command.stamp.seq, sync::ToString(command.kind), exec::Now());
     if (agent == nullptr) {
-      Post(sync::SessionEvent(sync::AgentLost{slot, command.stamp.incarnation, Unavailable(StrCat(LaneOf(slot), " is gone"))}));
+      Post(sync::SessionEvent(
+          sync::AgentLost{slot, command.stamp.incarnation, Unavailable(StrCat(LaneOf(slot), " is gone"))}));
       return;
     }
     agent->Execute(command, command.budget + 2 * kReplyMargin,
@@ -278,7 +280,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     for (const SlotIndex slot : effect.members) {
       members += StrCat(" ", slot);
     }
-    observe::LogInfo(StrCat("version ", effect.version, " published, digest ", ToHex(effect.digest), ", engines", members));
+    observe::LogInfo(
+        StrCat("version ", effect.version, " published, digest ", ToHex(effect.digest), ", engines", members));
     Post(sync::SessionEvent(sync::CommitAppended{OkStatus()}));
   }
 
@@ -316,15 +319,14 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     for (const sync::EngineOutcome& engine : outcome.engines) {
       const bool resumed = engine.resume_answered > engine.pause_sent && engine.pause_sent > Instant{};
       last = std::max(last, engine.resume_answered);
-      report.engines.push_back(
-          {.slot = engine.slot,
-           .incarnation = engine.incarnation,
-           .status = engine.status,
-           .residue = engine.residue,
-           .serving = engine.serving,
-           .killed = engine.killed,
-           .totals = engine.totals,
-           .stall_seconds = resumed ? ToSeconds(engine.resume_answered - engine.pause_sent) : 0});
+      report.engines.push_back({.slot = engine.slot,
+                                .incarnation = engine.incarnation,
+                                .status = engine.status,
+                                .residue = engine.residue,
+                                .serving = engine.serving,
+                                .killed = engine.killed,
+                                .totals = engine.totals,
+                                .stall_seconds = resumed ? ToSeconds(engine.resume_answered - engine.pause_sent) : 0});
     }
     report.seconds = ToSeconds((last > spans_.origin() ? last : exec::Now()) - spans_.origin());
     return report;
@@ -383,9 +385,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
 
   // Every policy rank holds the same set; the lowest one computes.
   std::shared_ptr<rpc::PolicyClient> PolicyForHashes() {
-    return peers_.With([](Peers& peers) {
-      return peers.policies.empty() ? nullptr : peers.policies.begin()->second.client;
-    });
+    return peers_.With(
+        [](Peers& peers) { return peers.policies.empty() ? nullptr : peers.policies.begin()->second.client; });
   }
 
   std::set<std::uint32_t> TpSizes(const rpc::SyncReport& report) {

@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One incarnation of an engine: the process (or the attached server), its adapter, its peer::EngineAgent and the threads
-// that carry the machine's effects out. Ends with the incarnation; a new one gets a new object (RC-LIFE-04).
+// One incarnation of an engine: the process (or the attached server), its adapter, its peer::EngineAgent and the
+// threads that carry the machine's effects out. Ends with the incarnation; a new one gets a new object (RC-LIFE-04).
 
 #pragma once
 

@@ -24,8 +24,8 @@ constexpr Duration kCallerExit = std::chrono::seconds(60);
 
 }  // namespace
 
-LoadReceiver::LoadReceiver(LoadReceiverOptions options, SenderMemory& memory, std::function<void(peer::EngineAgentEvent)> post,
-                           std::atomic<ByteCount>& delivered)
+LoadReceiver::LoadReceiver(LoadReceiverOptions options, SenderMemory& memory,
+                           std::function<void(peer::EngineAgentEvent)> post, std::atomic<ByteCount>& delivered)
     : options_(std::move(options)),
       deadline_(exec::Now() + options_.start.budget),
       memory_(memory),
@@ -38,7 +38,8 @@ LoadReceiver::~LoadReceiver() {
   Stop();
   loop_.join();
   // The caller's last answer may have brought us here while it still counts itself out.
-  static_cast<void>(shared_.Wait([](const Shared& shared) { return shared.in_flight == 0; }, exec::Now() + kCallerExit));
+  static_cast<void>(
+      shared_.Wait([](const Shared& shared) { return shared.in_flight == 0; }, exec::Now() + kCallerExit));
 }
 
 void LoadReceiver::Stop() {
@@ -69,7 +70,8 @@ Status LoadReceiver::ReceiveAll() {
   REFIT_RETURN_IF_ERROR(OpenStreams());
   stream::NameAligner aligner(streams_.size());
   while (true) {
-    // Waiting for streams one after another costs nothing: each sender packs on its own, whether or not it is waited for.
+    // Waiting for streams one after another costs nothing: each sender packs on its own, whether or not it is waited
+    // for.
     for (const std::size_t wanted : aligner.Wanted()) {
       REFIT_ASSIGN_OR_RETURN(std::optional<stream::Batch> batch, Pull(streams_[wanted]));
       REFIT_RETURN_IF_ERROR(aligner.Accept(wanted, std::move(batch)));
@@ -142,8 +144,8 @@ Result<std::optional<stream::Batch>> LoadReceiver::Pull(Stream& stream) {
       continue;
     }
     if (load->bucket.seq != stream.next || load->slot_index >= stream.slots.size()) {
-      return DataLoss(StrCat(whom, " announced load ", load->bucket.seq, " in slot ", load->slot_index, ", expected load ",
-                             stream.next));
+      return DataLoss(StrCat(whom, " announced load ", load->bucket.seq, " in slot ", load->slot_index,
+                             ", expected load ", stream.next));
     }
     const ByteCount capacity = stream.slots[load->slot_index].object.size() - device::kLoadHeaderSize;
     REFIT_RETURN_IF_ERROR(stream::CheckBucket(load->bucket, capacity).WithContext(whom));

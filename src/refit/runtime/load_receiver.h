@@ -42,8 +42,8 @@ class LoadReceiver {
  public:
   // post carries LoadReady, TransferEnded and TransferFailed to the agent's loop; delivered counts bytes over ranks.
   // Everything passed by reference outlives the receiver.
-  LoadReceiver(LoadReceiverOptions options, SenderMemory& memory,
-               std::function<void(peer::EngineAgentEvent)> post, std::atomic<ByteCount>& delivered);
+  LoadReceiver(LoadReceiverOptions options, SenderMemory& memory, std::function<void(peer::EngineAgentEvent)> post,
+               std::atomic<ByteCount>& delivered);
   ~LoadReceiver();  // Stop(), then waits for the loop
   LoadReceiver(const LoadReceiver&) = delete;
   LoadReceiver& operator=(const LoadReceiver&) = delete;
@@ -74,7 +74,7 @@ class LoadReceiver {
     sync::StreamSource source;
     std::unique_ptr<rpc::ReceiverStream> channel;
     std::vector<SenderMemory::LoadSlotObject> slots;
-    LoadSeq next;           // expected
+    LoadSeq next;  // expected
     bool saw_last = false;
     std::uint32_t slot_index = 0;  // of the current load
     LoadSeq seq;                   // of the current load

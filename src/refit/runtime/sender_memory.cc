@@ -10,15 +10,16 @@
 
 namespace refit::runtime {
 
-Result<SenderMemory::LoadSlotObject> SenderMemory::Map(const std::string& transport_address, const std::string& descriptor,
-                                                       Instant deadline) {
+Result<SenderMemory::LoadSlotObject> SenderMemory::Map(const std::string& transport_address,
+                                                       const std::string& descriptor, Instant deadline) {
   auto found = mapped_.find(descriptor);
   if (found == mapped_.end()) {
     REFIT_ASSIGN_OR_RETURN(const transport::ShmObject object, transport::ParseShmDescriptor({descriptor}));
     REFIT_ASSIGN_OR_RETURN(std::unique_ptr<transport::Link> link, transport_.Bind(transport_address, deadline));
     REFIT_ASSIGN_OR_RETURN(const MutableBytes bytes, link->MapInPlace({descriptor}));
     if (bytes.size() < device::kLoadHeaderSize) {
-      return InvalidArgument(StrCat("load slot ", object.name, " of ", bytes.size(), " bytes has no room for its header"));
+      return InvalidArgument(
+          StrCat("load slot ", object.name, " of ", bytes.size(), " bytes has no room for its header"));
     }
     REFIT_ASSIGN_OR_RETURN(
         device::SharedName name,

@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The load slots of policy workers as one engine incarnation sees them: mapped through the transport, and under names of
-// this incarnation's own (settled D2), which a dying policy worker or its sweeping successor cannot take away.
+// The load slots of policy workers as one engine incarnation sees them: mapped through the transport, and under names
+// of this incarnation's own (settled D2), which a dying policy worker or its sweeping successor cannot take away.
 
 #pragma once
 
@@ -45,7 +45,7 @@ class SenderMemory {
 
   transport::Transport& transport_;
   const Incarnation incarnation_;
-  std::uint64_t named_ = 0;  // names are never reused
+  std::uint64_t named_ = 0;               // names are never reused
   std::map<std::string, Mapped> mapped_;  // by descriptor
 };
 

@@ -48,10 +48,10 @@ std::string FingerprintOf(const std::string& folder) {
   }
   std::sort(files.begin(), files.end());
   for (const std::string& file : files) {
-    struct stat info {};
+    struct stat info{};
     if (stat(file.c_str(), &info) == 0) {
-      fingerprint += StrCat("\n", file, " ", info.st_dev, " ", info.st_ino, " ", info.st_size, " ", info.st_mtim.tv_sec, ".",
-                            info.st_mtim.tv_nsec, " ", info.st_ctim.tv_sec, ".", info.st_ctim.tv_nsec);
+      fingerprint += StrCat("\n", file, " ", info.st_dev, " ", info.st_ino, " ", info.st_size, " ", info.st_mtim.tv_sec,
+                            ".", info.st_mtim.tv_nsec, " ", info.st_ctim.tv_sec, ".", info.st_ctim.tv_nsec);
     }
   }
   return fingerprint;

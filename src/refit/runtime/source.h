@@ -29,8 +29,8 @@ class Source {
   bool SameFiles(const Source& other) const { return fingerprint_ == other.fingerprint_; }
   const std::string& folder() const { return checkpoint_->folder(); }
   std::span<const Bytes> tensors() const { return checkpoint_->all_bytes(); }
-  const std::shared_ptr<const weights::Manifest>& manifest() const { return manifest_; }    // of the source
-  const weights::Manifest& delivered() const { return delivered_; }                         // of the plan
+  const std::shared_ptr<const weights::Manifest>& manifest() const { return manifest_; }  // of the source
+  const weights::Manifest& delivered() const { return delivered_; }                       // of the plan
   // The plan in loads of at most load_bytes; cut once per load_bytes.
   Result<std::shared_ptr<const std::vector<stream::PackedBucket>>> Loads(ByteCount load_bytes);
 

@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The proof of what each engine serves (settled D8): hashes that must be there, computed from the published tensors by a
-// policy worker, against the hashes that each engine computes of what it holds.
+// The proof of what each engine serves (settled D8): hashes that must be there, computed from the published tensors by
+// a policy worker, against the hashes that each engine computes of what it holds.
 
 #pragma once
 
@@ -37,8 +37,8 @@ class Verifier {
   void Learn(WeightVersion version, const std::string& source, const std::set<std::uint32_t>& tp_sizes,
              const std::shared_ptr<rpc::PolicyClient>& policy, Duration deadline);
 
-  // model: compare with that checkpoint instead. Hashes that are not known are computed, where the source of the version
-  // is.
+  // model: compare with that checkpoint instead. Hashes that are not known are computed, where the source of the
+  // version is.
   rpc::VerifyReport Verify(WeightVersion committed, const std::string& model, const std::vector<VerifyTarget>& targets,
                            const std::shared_ptr<rpc::PolicyClient>& policy, Duration budget);
 

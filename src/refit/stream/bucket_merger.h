@@ -21,7 +21,7 @@ namespace refit::stream {
 struct MergedTensor {
   weights::TensorSpec spec;
   ByteCount size = 0;
-  bool reassembled = false;     // false: at `offset` of the landing buffer; true: in the assembly buffer of this tensor
+  bool reassembled = false;  // false: at `offset` of the landing buffer; true: in the assembly buffer of this tensor
   ByteCount offset = 0;
 };
 

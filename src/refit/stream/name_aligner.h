@@ -24,8 +24,8 @@ struct BatchTensor {
   std::size_t location = 0;
 };
 
-using Batch = std::vector<BatchTensor>;          // ordered, complete tensors, valid until the stream's next pull
-using AlignedGroup = std::vector<Batch>;         // one list per stream, equal names and dtypes in equal order
+using Batch = std::vector<BatchTensor>;   // ordered, complete tensors, valid until the stream's next pull
+using AlignedGroup = std::vector<Batch>;  // one list per stream, equal names and dtypes in equal order
 
 class NameAligner {
  public:

@@ -28,10 +28,10 @@ enum class DType : std::uint8_t {
   kFloat64,
 };
 
-ByteCount ItemSize(DType dtype);                                     // bytes per element
-std::string_view TorchName(DType dtype);                             // "bfloat16", "float8_e4m3fn"
-std::string_view SafetensorsName(DType dtype);                       // "BF16", "F8_E4M3"
-std::optional<DType> DTypeFromTorchName(std::string_view name);      // nothing for an unknown name
+ByteCount ItemSize(DType dtype);                                 // bytes per element
+std::string_view TorchName(DType dtype);                         // "bfloat16", "float8_e4m3fn"
+std::string_view SafetensorsName(DType dtype);                   // "BF16", "F8_E4M3"
+std::optional<DType> DTypeFromTorchName(std::string_view name);  // nothing for an unknown name
 std::optional<DType> DTypeFromSafetensorsName(std::string_view name);
 
 }  // namespace refit::weights

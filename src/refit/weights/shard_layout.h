@@ -33,8 +33,8 @@ struct SourceSlice {
 struct EngineParameter {
   std::string name;  // SGLang's name: "model.layers.0.self_attn.qkv_proj.weight"
   DType dtype = DType::kBfloat16;
-  Shape shape;                      // on this rank; experts: [experts, rows, columns], whose first two are the rows
-  std::int64_t row_count = 0;       // as a matrix
+  Shape shape;                 // on this rank; experts: [experts, rows, columns], whose first two are the rows
+  std::int64_t row_count = 0;  // as a matrix
   std::int64_t column_count = 0;
   std::vector<SourceSlice> slices;  // cover the parameter exactly once, in target_row order
 

@@ -15,8 +15,8 @@
 
 namespace refit::weights {
 
-inline constexpr std::size_t kMaxRank = 8;            // dimensions (RC-BKT-14)
-inline constexpr std::size_t kMaxNameLength = 1024;   // bytes of UTF-8
+inline constexpr std::size_t kMaxRank = 8;           // dimensions (RC-BKT-14)
+inline constexpr std::size_t kMaxNameLength = 1024;  // bytes of UTF-8
 
 using Shape = std::vector<std::int64_t>;  // {} is a scalar
 
