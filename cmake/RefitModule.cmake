@@ -29,7 +29,7 @@ function(refit_module name)
   file(GLOB found RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *_test.cc *_fuzz.cc)
   foreach(file ${found})
     if(NOT file IN_LIST M_TESTS AND NOT file IN_LIST M_FUZZ AND NOT file IN_LIST M_TESTS_ELSEWHERE)
-      message(WARNING "${CMAKE_CURRENT_SOURCE_DIR}/${file} is not listed in its CMakeLists.txt: it would never run")
+      message(FATAL_ERROR "${CMAKE_CURRENT_SOURCE_DIR}/${file} is not listed in its CMakeLists.txt: it would never run")
     endif()
   endforeach()
 
