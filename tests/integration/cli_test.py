@@ -57,7 +57,8 @@ class Role:
             self.process = subprocess.Popen([f"{BIN}/refit", *arguments], stdout=out, stderr=log)
         wait_for(lambda: self.ready() or self.process.poll() is not None, f"{name} ready")
         if not self.ready():
-            raise AssertionError(f"{name} ended with {self.process.returncode}: {open(self.log, encoding='utf-8').read()}")
+            with open(self.log, encoding="utf-8") as log:
+                raise AssertionError(f"{name} ended with {self.process.returncode}: {log.read()}")
 
     def ready(self):
         with open(self.out, encoding="utf-8") as out:
