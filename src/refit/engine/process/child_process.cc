@@ -78,6 +78,21 @@ std::vector<std::string> MergedEnvironment(const std::vector<std::string>& added
   _exit(written == sizeof error ? 127 : 126);
 }
 
+// The watching process: ends the group when we end, however that is. Async-signal-safe calls only.
+[[noreturn]] void WatchGroup(pid_t group, int line) {
+  setsid();  // no signal that is meant for us or for the group
+  // What we have open must not outlive us, nor keep another watcher's line open.
+  close_range(0, static_cast<unsigned>(line) - 1, 0);
+  close_range(static_cast<unsigned>(line) + 1, ~0U, 0);
+  char byte = 0;
+  ssize_t got;
+  do {
+    got = read(line, &byte, 1);
+  } while (got < 0 && errno == EINTR);
+  kill(-group, SIGKILL);
+  _exit(0);
+}
+
 // Runs fork() for every caller, on a thread that never ends while the process lives.
 class Forker {
  public:
@@ -196,11 +211,40 @@ Result<ChildProcess> ChildProcess::Start(const ChildOptions& options) {
   if (error != 0) {
     return NotFound(StrCat("cannot start ", options.arguments[0], ": ", ErrorText(error)));  // ~ChildProcess reaps
   }
+  REFIT_RETURN_IF_ERROR(child.StartWatcher());
   return child;
+}
+
+Status ChildProcess::StartWatcher() {
+  int line[2];
+  if (pipe2(line, O_CLOEXEC) != 0) {
+    return Unavailable(StrCat("cannot watch process ", pid_, ": ", ErrorText(errno)));
+  }
+  const pid_t group = pid_;
+  const auto [pid, error] = Forker::Instance().Fork([&] { WatchGroup(group, line[0]); });
+  close(line[0]);
+  watcher_pid_ = pid;
+  watcher_line_ = line[1];
+  return pid > 0 ? OkStatus() : Unavailable(StrCat("cannot watch process ", pid_, ": ", ErrorText(error)));
+}
+
+void ChildProcess::StopWatcher() {
+  if (watcher_pid_ > 0) {
+    kill(watcher_pid_, SIGKILL);  // not by its line: then it would kill a group that may be another's by now
+    while (waitpid(watcher_pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  if (watcher_line_ >= 0) {
+    close(watcher_line_);
+  }
+  watcher_pid_ = -1;
+  watcher_line_ = -1;
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
+      watcher_pid_(std::exchange(other.watcher_pid_, -1)),
+      watcher_line_(std::exchange(other.watcher_line_, -1)),
       ready_fd_(std::exchange(other.ready_fd_, -1)),
       exit_status_(other.exit_status_),
       ended_(std::exchange(other.ended_, true)),
@@ -210,6 +254,8 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
 
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   std::swap(pid_, other.pid_);
+  std::swap(watcher_pid_, other.watcher_pid_);
+  std::swap(watcher_line_, other.watcher_line_);
   std::swap(ready_fd_, other.ready_fd_);
   std::swap(exit_status_, other.exit_status_);
   std::swap(ended_, other.ended_);
@@ -312,6 +358,7 @@ void ChildProcess::Kill() {
   if (pid_ <= 0) {
     return;
   }
+  StopWatcher();
   kill(-pid_, SIGKILL);  // the group may outlive its leader; no such group is fine
   Reap(0);
 }

@@ -23,8 +23,8 @@ struct ChildOptions {
   std::string ready_prefix;              // a line of the output that starts so means "ready"; empty: no waiting
 };
 
-// Owns the child: the destructor kills the whole group and reaps it. The child dies with its parent (PDEATHSIG); what
-// it started itself does so only where it asked for that, too.
+// Owns the child: the destructor kills the whole group and reaps it. When this process ends in any other way, the child
+// dies at once (PDEATHSIG), and a watching process beside it kills the rest of the group.
 // Thread: one at a time.
 class ChildProcess {
  public:
@@ -49,7 +49,11 @@ class ChildProcess {
   // Reads what the child wrote since; the rest of the ready line once it is whole.
   std::optional<std::string> PollReadyLine();
   void Reap(int options);  // waitpid's
+  Status StartWatcher();
+  void StopWatcher();
   int pid_ = -1;
+  int watcher_pid_ = -1;
+  int watcher_line_ = -1;  // its end tells the watcher that we ended
   int ready_fd_ = -1;  // the log, read from where this child began
   int exit_status_ = 0;
   bool ended_ = false;

@@ -157,15 +157,17 @@ TEST_F(ChildProcessTest, TheChildOutlivesTheThreadThatStartedIt) {
 
 // Not a test of its own: the parent in the next one, which runs it in another process.
 TEST_F(ChildProcessTest, DISABLED_StartsAChildAndWaits) {
-  auto child =
-      ChildProcess::Start({.arguments = {"/bin/sleep", "60"}, .environment = {}, .log_path = log_, .ready_prefix = {}});
+  auto child = Shell("sleep 60 & echo ready $!; wait");
   ASSERT_TRUE(child.has_value());
-  std::printf("ready %d\n", child->pid());
+  const auto grandchild = child->WaitReady(In(seconds(10)));
+  ASSERT_TRUE(grandchild.has_value());
+  std::printf("ready %d %s\n", child->pid(), grandchild->c_str());
   std::fflush(stdout);
   pause();
 }
 
-TEST_F(ChildProcessTest, TheChildDiesWhenItsParentIsKilled) {
+// A server's own processes, too, also those that it has not yet told to die with it.
+TEST_F(ChildProcessTest, TheWholeGroupDiesWhenTheOwnerIsKilled) {
   auto parent = ChildProcess::Start({.arguments = {"/proc/self/exe", "--gtest_also_run_disabled_tests",
                                                    "--gtest_filter=*DISABLED_StartsAChildAndWaits"},
                                      .environment = {},
@@ -175,9 +177,12 @@ TEST_F(ChildProcessTest, TheChildDiesWhenItsParentIsKilled) {
   const auto ready = parent->WaitReady(In(seconds(10)));
   ASSERT_TRUE(ready.has_value()) << ready.status().ToString();
   const int child = std::stoi(*ready);
+  const int grandchild = std::stoi(ready->substr(ready->find(' ')));
   EXPECT_FALSE(Gone(child));
+  EXPECT_FALSE(Gone(grandchild));
   parent->Kill();  // the child leads a group of its own, which this does not reach
   EXPECT_TRUE(GoneSoon(child));
+  EXPECT_TRUE(GoneSoon(grandchild));
 }
 
 }  // namespace
