@@ -19,9 +19,14 @@ namespace {
 
 constexpr Duration kStopCheckInterval = std::chrono::milliseconds(100);
 
+constexpr ByteCount kSmallLoad = 16 * kMiB;  // at least; a slot for small loads holds any load up to this or load_bytes
+constexpr std::size_t kSmallSlots = 4;       // of at most kSmallLoad
+constexpr std::size_t kSlotsOfLargeLoads = 2;  // where load_bytes is larger: memory counts, latencies do not
+
 // Which load occupies each slot until it is released.
 class Occupancy {
  public:
+  explicit Occupancy(std::size_t slots) : loads_(slots) {}
   std::optional<LoadSeq>& operator[](std::size_t slot) { return loads_[slot]; }
   bool Give(LoadSeq seq) {
     for (auto& load : loads_) {
@@ -37,7 +42,7 @@ class Occupancy {
   }
 
  private:
-  std::array<std::optional<LoadSeq>, kLoadSlots> loads_;
+  std::vector<std::optional<LoadSeq>> loads_;
 };
 
 SendResult Ended(SendEnd end, Status status) { return {end, std::move(status), {}, {}}; }
@@ -80,24 +85,37 @@ void LoadSlotSet::Drop(Slot& slot) {
   }
 }
 
-Status LoadSlotSet::Make(Slot& slot) {
+Status LoadSlotSet::Make(Slot& slot, ByteCount capacity) {
   Drop(slot);  // gives its pages back before the new object asks for some
   REFIT_ASSIGN_OR_RETURN(slot.object,
-                         transport_.Allocate(StrCat("load-", slot_), device::LoadSlot::ObjectSize(capacity_)));
+                         transport_.Allocate(StrCat("load-", slot_), device::LoadSlot::ObjectSize(capacity)));
+  slot.capacity = capacity;
   device::LoadSlot(slot.object).Initialise();
   REFIT_ASSIGN_OR_RETURN(slot.descriptor, transport_.Export(slot.object));
   return OkStatus();
 }
 
-Status LoadSlotSet::Prepare(ByteCount capacity) {
-  const bool too_small = capacity > capacity_;
-  capacity_ = std::max(capacity_, capacity);
-  for (Slot& slot : slots_) {
-    if (slot.object.empty() || too_small || !device::LoadSlot(slot.object).free()) {
-      REFIT_RETURN_IF_ERROR(Make(slot));
+Status LoadSlotSet::Prepare(const std::vector<stream::PackedBucket>& loads, ByteCount load_bytes) {
+  const ByteCount largest = stream::LargestBucket(loads);
+  small_ = std::min(largest, std::max(load_bytes, kSmallLoad));
+  small_count_ = load_bytes <= kSmallLoad ? kSmallSlots : kSlotsOfLargeLoads;
+  const std::size_t count = small_count_ + (largest > small_ ? 1 : 0);
+  for (std::size_t i = count; i < slots_.size(); ++i) {
+    Drop(slots_[i]);
+  }
+  slots_.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    Slot& slot = slots_[i];
+    const ByteCount capacity = i < small_count_ ? small_ : largest;
+    if (slot.object.empty() || slot.capacity < capacity || !device::LoadSlot(slot.object).free()) {
+      REFIT_RETURN_IF_ERROR(Make(slot, capacity));
     }
   }
   return OkStatus();
+}
+
+std::size_t LoadSlotSet::PlaceOf(ByteCount size, std::size_t turn) const {
+  return size > small_ ? small_count_ : turn % small_count_;
 }
 
 std::vector<std::string> LoadSlotSet::descriptors() const {
@@ -118,10 +136,11 @@ SendResult SendLoads(const rpc::OpenStream& open, Source& source, LoadSlotSet& s
   DigestHasher* const hash = digests == Digests::kOn ? hasher.get() : nullptr;
   std::vector<Digest> tensor_digests;
   std::vector<Digest> load_digests;
-  Occupancy occupied;
+  Occupancy occupied(slots.count());
+  std::size_t turn = 0;
   SendResult result;
   for (const stream::PackedBucket& load : **loads) {
-    const std::size_t slot = load.bucket.seq.value() % kLoadSlots;
+    const std::size_t slot = slots.PlaceOf(load.bucket.used, turn++);
     while (occupied[slot].has_value()) {
       if (SendResult early = TakeRelease(open, stream, occupied, stop, deadline); !early.status.ok()) {
         return early;

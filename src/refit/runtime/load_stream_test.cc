@@ -74,7 +74,9 @@ class RankDouble final : public engine::Engine {
   sync::Answer Call(sync::Operation, WeightVersion, Duration) override { return {sync::AnswerKind::kOk, "", {}}; }
   Result<std::vector<engine::RankHashes>> Checksums(Duration) override { return std::vector<engine::RankHashes>{}; }
   Status Probe(Duration) override { return OkStatus(); }
-  Result<engine::Generation> Generate(const engine::GenerateRequest&, Duration) override { return engine::Generation{}; }
+  Result<engine::Generation> Generate(const engine::GenerateRequest&, Duration) override {
+    return engine::Generation{};
+  }
 
   std::vector<std::map<std::string, std::vector<std::byte>>> installed;  // per rank
   std::vector<std::int32_t> counts;                                      // as each rank found them
@@ -99,18 +101,23 @@ class RankDouble final : public engine::Engine {
 class OneSource final : public rpc::PolicyHandler {
  public:
   OneSource(const std::string& folder, ByteCount load_bytes) : source(*Source::Open(folder)) {
-    const auto loads = source->Loads(load_bytes);
-    capacity = stream::LargestBucket(**loads);
+    loads = *source->Loads(load_bytes);
+    load_bytes_ = load_bytes;
+    capacity = stream::LargestBucket(*loads);
   }
   sync::PolicyReply Execute(const sync::PolicyCommand& command) override {
-    return {.stamp = command.stamp, .kind = sync::ReplyKind::kDone, .status = OkStatus(), .manifest = nullptr, .digest = {},
+    return {.stamp = command.stamp,
+            .kind = sync::ReplyKind::kDone,
+            .status = OkStatus(),
+            .manifest = nullptr,
+            .digest = {},
             .totals = {}};
   }
   Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, std::uint32_t) override {
     return NotFound("not here");
   }
   void Serve(const rpc::OpenStream& open, rpc::SenderStream& stream) override {
-    ASSERT_TRUE(slots.Prepare(capacity).ok());
+    ASSERT_TRUE(slots.Prepare(*loads, load_bytes_).ok());
     ASSERT_TRUE(stream.Send(rpc::StreamOpened{open.stamp.attempt, transport.Address(), slots.descriptors()}).ok());
     if (foreign_first) {
       const stream::Bucket bucket{.seq = LoadSeq(0), .entries = {}, .used = 0, .is_last = true};
@@ -122,6 +129,8 @@ class OneSource final : public rpc::PolicyHandler {
   }
 
   std::shared_ptr<Source> source;
+  std::shared_ptr<const std::vector<stream::PackedBucket>> loads;
+  ByteCount load_bytes_ = 0;
   transport::ShmTransport transport;
   LoadSlotSet slots{SlotIndex(0), transport};
   ByteCount capacity = 0;
@@ -140,7 +149,8 @@ class Rig {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       auto server = rpc::ServePolicy("127.0.0.1:0", *sources[i]);
       EXPECT_TRUE(server.has_value());
-      streams_.push_back({PolicyRank(static_cast<std::uint32_t>(i)), (*server)->address(), Incarnation{{1, i}}, ranks[i]});
+      streams_.push_back(
+          {PolicyRank(static_cast<std::uint32_t>(i)), (*server)->address(), Incarnation{{1, i}}, ranks[i]});
       servers_.push_back(*std::move(server));
     }
   }
@@ -148,15 +158,20 @@ class Rig {
   // One transfer; how it ended.
   peer::EngineAgentEvent Transfer() {
     exec::Mailbox<peer::EngineAgentEvent> events(64);
-    const sync::Stamp stamp{.run = {}, .term = Term(1), .seq = CommandSeq(1), .attempt = kAttempt,
-                            .version = WeightVersion(1), .incarnation = incarnation_};
-    LoadReceiver receiver({.start = {stamp, streams_, kBudget},
-                           .slot = SlotIndex(0),
-                           .tp_size = tp_size_,
-                           .load_bytes = load_bytes_,
-                           .split = stream::DTypeSplit::kMixed},
-                          memory_, [&events](peer::EngineAgentEvent event) { EXPECT_TRUE(events.Push(std::move(event)).ok()); },
-                          delivered);
+    const sync::Stamp stamp{.run = {},
+                            .term = Term(1),
+                            .seq = CommandSeq(1),
+                            .attempt = kAttempt,
+                            .version = WeightVersion(1),
+                            .incarnation = incarnation_};
+    LoadReceiver receiver(
+        {.start = {stamp, streams_, kBudget},
+         .slot = SlotIndex(0),
+         .tp_size = tp_size_,
+         .load_bytes = load_bytes_,
+         .split = stream::DTypeSplit::kMixed},
+        memory_, [&events](peer::EngineAgentEvent event) { EXPECT_TRUE(events.Push(std::move(event)).ok()); },
+        delivered);
     while (true) {
       auto event = events.Pop(exec::Now() + kBudget);
       if (!event.has_value()) {
@@ -164,7 +179,8 @@ class Rig {
         return peer::TransferFailed{kAttempt, Internal("no event")};
       }
       if (std::holds_alternative<peer::LoadReady>(*event)) {
-        receiver.PostNext(engine, {.call = ++calls_, .attempt = kAttempt, .label = std::nullopt, .deadline = seconds(5)});
+        receiver.PostNext(engine,
+                          {.call = ++calls_, .attempt = kAttempt, .label = std::nullopt, .deadline = seconds(5)});
       } else if (const auto* answered = std::get_if<peer::EngineAnswered>(&*event)) {
         if (answered->answer.kind != sync::AnswerKind::kOk) {
           return *std::move(event);

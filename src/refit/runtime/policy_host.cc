@@ -60,9 +60,10 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     REFIT_ASSIGN_OR_RETURN(source_, Source::Open(options_.source));
     REFIT_ASSIGN_OR_RETURN(server_, rpc::ServePolicy(options_.listen, *this));
     const auto controller = rpc::ControllerClient::Connect(options_.controller);
-    REFIT_ASSIGN_OR_RETURN(const rpc::Membership membership,
-                           controller->RegisterPolicy({options_.rank, incarnation_, server_->address(), options_.source},
-                                                      options_.register_deadline));
+    REFIT_ASSIGN_OR_RETURN(
+        const rpc::Membership membership,
+        controller->RegisterPolicy({options_.rank, incarnation_, server_->address(), options_.source},
+                                   options_.register_deadline));
     loop_ = std::thread([this, membership] { Loop(membership); });
     observe::LogInfo(StrCat("policy worker ", options_.rank, " serves ", options_.source, " at ", server_->address()));
     return OkStatus();
@@ -79,12 +80,17 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
       }
       status = DeadlineExceeded(StrCat("policy worker ", options_.rank, " did not answer within its budget"));
     }
-    return {.stamp = command.stamp, .kind = sync::ReplyKind::kFailed, .status = status, .manifest = nullptr, .digest = {},
+    return {.stamp = command.stamp,
+            .kind = sync::ReplyKind::kFailed,
+            .status = status,
+            .manifest = nullptr,
+            .digest = {},
             .totals = {}};
   }
 
   Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& folder, std::uint32_t tp_size) override {
-    REFIT_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source, Source::Open(folder.empty() ? options_.source : folder));
+    REFIT_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source,
+                           Source::Open(folder.empty() ? options_.source : folder));
     return source->ExpectedHashes(tp_size);
   }
 
@@ -151,7 +157,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
       return {SendEnd::kSourceFailed, loads.status(), {}, {}};
     }
     LoadSlotSet& slots = SlotsOf(open.slot);
-    if (Status status = slots.Prepare(stream::LargestBucket(**loads)); !status.ok()) {
+    if (Status status = slots.Prepare(**loads, open.load_bytes); !status.ok()) {
       return {SendEnd::kSourceFailed, status.WithContext(StrCat("load slots of engine ", open.slot)), {}, {}};
     }
     if (Status status = stream.Send(rpc::StreamOpened{open.stamp.attempt, transport_.Address(), slots.descriptors()});
@@ -161,7 +167,8 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     return SendLoads(open, *send.source, slots, stream, options_.digests, send.stop, send.deadline);
   }
 
-  // A slot's set is used by one stream at a time: Admit lets one in per attempt, and an attempt starts when the last ended.
+  // A slot's set is used by one stream at a time: Admit lets one in per attempt, and an attempt starts when the last
+  // ended.
   LoadSlotSet& SlotsOf(SlotIndex slot) {
     return slots_.With([&](auto& sets) -> LoadSlotSet& {
       auto& set = sets[slot];
@@ -221,7 +228,8 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
         active->stop = true;
         for (const sync::Receiver& receiver : active->receivers) {
           if (!active->running.contains(receiver.slot)) {
-            active->results.try_emplace(receiver.slot, SendResult{SendEnd::kStopped, Aborted("it never opened its stream"), {}, {}});
+            active->results.try_emplace(receiver.slot,
+                                        SendResult{SendEnd::kStopped, Aborted("it never opened its stream"), {}, {}});
           }
         }
       }

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "refit/engine/reference/stream_copy.h"
+
 namespace refit::engine::reference {
 namespace {
 
@@ -70,7 +72,7 @@ std::uint16_t ToBfloat16(float value) {
 
 void ConvertToBfloat16(weights::DType dtype, const std::byte* source, std::size_t count, std::uint16_t* target) {
   if (dtype == weights::DType::kBfloat16) {
-    std::memcpy(target, source, count * sizeof *target);
+    StreamCopy(reinterpret_cast<std::byte*>(target), source, count * sizeof *target);
     return;
   }
   const std::size_t item = weights::ItemSize(dtype);

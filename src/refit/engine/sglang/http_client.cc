@@ -11,11 +11,13 @@
 
 #include "refit/base/mutant.h"
 #include "refit/base/str.h"
+#include "refit/exec/clock.h"
 
 namespace refit::engine::sglang {
 namespace {
 
 constexpr ByteCount kHeaderLimit = 64 * kKiB;
+constexpr Duration kReusableFor = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kLongestCall = std::chrono::hours(24);
 
 // Appends what libcurl hands over; a short return makes libcurl end the transfer.
@@ -74,7 +76,9 @@ Headers MakeHeaders(const HttpRequest& request) {
   return {list, &curl_slist_free_all};
 }
 
-void Configure(CURL* curl, const HttpRequest& request, const Headers& headers, long timeout_ms) {
+enum class Connect { kFresh, kReuse };
+
+void Configure(CURL* curl, const HttpRequest& request, const Headers& headers, long timeout_ms, Connect connect) {
   curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
@@ -85,36 +89,36 @@ void Configure(CURL* curl, const HttpRequest& request, const Headers& headers, l
   }
   curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, REFIT_MUTANT("RC-RPC-04/late-timeout", timeout_ms, timeout_ms + 3000));
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, timeout_ms);
-  curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, 1L);
-  curl_easy_setopt(curl, CURLOPT_FORBID_REUSE, 1L);
+  curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, connect == Connect::kFresh ? 1L : 0L);
   curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
   curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
 }
 
-}  // namespace
-
-Result<HttpResponse> SendHttp(const HttpRequest& request) {
+CURL* NewHandle() {
   static const CURLcode global = curl_global_init(CURL_GLOBAL_DEFAULT);
-  const Handle curl(curl_easy_init(), &curl_easy_cleanup);
-  if (global != CURLE_OK || curl == nullptr) {
+  return global == CURLE_OK ? curl_easy_init() : nullptr;
+}
+
+Result<HttpResponse> Perform(CURL* curl, const HttpRequest& request, Connect connect) {
+  if (curl == nullptr) {
     return Internal("libcurl does not start");
   }
   // Zero would mean "for ever" to libcurl.
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(request.deadline);
   const long timeout_ms = std::clamp(timeout, std::chrono::milliseconds(1), kLongestCall).count();
   const Headers headers = MakeHeaders(request);
-  Configure(curl.get(), request, headers, timeout_ms);
+  Configure(curl, request, headers, timeout_ms, connect);
   Sink body{.bytes = {}, .limit = request.body_limit};
   HeaderSink header{.sink = {.bytes = {}, .limit = kHeaderLimit}};
   char error[CURL_ERROR_SIZE] = "";
-  curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, &Append);
-  curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &body);
-  curl_easy_setopt(curl.get(), CURLOPT_HEADERFUNCTION, &AppendHeader);
-  curl_easy_setopt(curl.get(), CURLOPT_HEADERDATA, &header);
-  curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, error);
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Append);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &body);
+  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, &AppendHeader);
+  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &header);
+  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
 
-  const CURLcode code = curl_easy_perform(curl.get());
+  const CURLcode code = curl_easy_perform(curl);
   if (body.overflowed || header.sink.overflowed) {
     return ResourceExhausted(StrCat(request.url, ": the answer is longer than ",
                                     body.overflowed ? body.limit : header.sink.limit, " bytes"));
@@ -125,12 +129,33 @@ Result<HttpResponse> SendHttp(const HttpRequest& request) {
   if (code != CURLE_OK) {
     return Unavailable(StrCat(request.url, ": ", error[0] != '\0' ? error : curl_easy_strerror(code)));
   }
-  if (!header.ended || !HasLength(curl.get())) {
+  if (!header.ended || !HasLength(curl)) {
     return Unavailable(StrCat(request.url, ": the answer ", header.ended ? "states no length" : "ends in its headers"));
   }
   long status = 0;
-  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
   return HttpResponse{.status = static_cast<int>(status), .body = std::move(body.bytes)};
+}
+
+}  // namespace
+
+Result<HttpResponse> SendHttp(const HttpRequest& request) {
+  const Handle curl(NewHandle(), &curl_easy_cleanup);
+  return Perform(curl.get(), request, Connect::kFresh);
+}
+
+HttpConnection::~HttpConnection() { curl_easy_cleanup(curl_); }
+
+Result<HttpResponse> HttpConnection::Send(const HttpRequest& request) {
+  if (curl_ == nullptr) {
+    curl_ = NewHandle();
+  } else {
+    curl_easy_reset(curl_);  // options only: the connection stays
+  }
+  const Connect connect = exec::Now() - idle_since_ < kReusableFor ? Connect::kReuse : Connect::kFresh;
+  Result<HttpResponse> response = Perform(curl_, request, connect);
+  idle_since_ = response.has_value() ? exec::Now() : Instant{};
+  return response;
 }
 
 }  // namespace refit::engine::sglang

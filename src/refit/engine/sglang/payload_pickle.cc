@@ -189,18 +189,23 @@ std::string PickleCudaPayload(const CudaLoad& load, const std::vector<PayloadTen
 }
 
 std::string Base64(std::string_view bytes) {
-  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t group = 0;
-    const std::size_t count = bytes.size() - i < 3 ? bytes.size() - i : 3;
-    for (std::size_t j = 0; j < 3; ++j) {
-      group = (group << 8) | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+  static constexpr char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out((bytes.size() + 2) / 3 * 4, '=');
+  char* to = out.data();
+  const auto put = [&to](std::uint32_t group, int digits) {
+    for (int j = 0; j < digits; ++j) {
+      *to++ = kAlphabet[(group >> (18 - 6 * j)) & 63];
     }
-    for (std::size_t j = 0; j < 4; ++j) {
-      out += j <= count ? kAlphabet[(group >> (18 - 6 * j)) & 63] : '=';
-    }
+  };
+  const auto byte = [&bytes](std::size_t i) { return std::uint32_t{static_cast<unsigned char>(bytes[i])}; };
+  std::size_t i = 0;
+  for (; i + 3 <= bytes.size(); i += 3) {
+    put((byte(i) << 16) | (byte(i + 1) << 8) | byte(i + 2), 4);
+  }
+  if (bytes.size() - i == 2) {
+    put((byte(i) << 16) | (byte(i + 1) << 8), 3);
+  } else if (bytes.size() - i == 1) {
+    put(byte(i) << 16, 2);
   }
   return out;
 }

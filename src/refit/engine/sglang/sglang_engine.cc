@@ -167,30 +167,35 @@ class SglangEngine final : public Engine {
   Result<Generation> Generate(const GenerateRequest& request, Duration deadline) override;
 
  private:
-  Answer Mutate(const Route& route, Duration deadline);
+  // connection: of calls that follow each other at once; null: a fresh one.
+  Answer Mutate(const Route& route, Duration deadline, HttpConnection* connection);
   // The JSON object of a 200 answer.
   Result<Json> Ask(std::string_view path, std::string body, Instant deadline);
   // As Ask, under the path's old name where the first is missing.
   Result<Json> AskEither(std::string_view path, std::string_view old_path, Instant deadline);
-  Result<HttpResponse> Send(std::string_view path, std::string body, Duration deadline, ByteCount limit);
+  Result<HttpResponse> Send(std::string_view path, std::string body, Duration deadline, ByteCount limit,
+                            HttpConnection* connection = nullptr);
 
   SglangOptions options_;
+  HttpConnection updates_;
 };
 
-Result<HttpResponse> SglangEngine::Send(std::string_view path, std::string body, Duration deadline, ByteCount limit) {
+Result<HttpResponse> SglangEngine::Send(std::string_view path, std::string body, Duration deadline, ByteCount limit,
+                                        HttpConnection* connection) {
   if (deadline <= Duration::zero()) {
     return DeadlineExceeded(StrCat(options_.url, path, ": no time left"));
   }
-  return SendHttp({.url = StrCat(options_.url, path),
-                   .body = std::move(body),
-                   .bearer = options_.admin_key,
-                   .deadline = deadline,
-                   .body_limit = limit});
+  const HttpRequest request{.url = StrCat(options_.url, path),
+                            .body = std::move(body),
+                            .bearer = options_.admin_key,
+                            .deadline = deadline,
+                            .body_limit = limit};
+  return connection == nullptr ? SendHttp(request) : connection->Send(request);
 }
 
-Answer SglangEngine::Mutate(const Route& route, Duration deadline) {
+Answer SglangEngine::Mutate(const Route& route, Duration deadline, HttpConnection* connection) {
   const Instant start = exec::Now();
-  const Result<HttpResponse> response = Send(route.path, route.body, deadline, kControlLimit);
+  const Result<HttpResponse> response = Send(route.path, route.body, deadline, kControlLimit, connection);
   Answer answer = response.has_value() ? Judge(*response, route.form, route.missing)
                                        : Answer{AnswerKind::kNone, CapMessage(response.status().message())};
   answer.elapsed = exec::Now() - start;
@@ -199,7 +204,7 @@ Answer SglangEngine::Mutate(const Route& route, Duration deadline) {
 
 Answer SglangEngine::Call(Operation operation, WeightVersion label, Duration deadline) {
   REFIT_CHECK(operation != Operation::kUpdate, "an update has a payload");
-  return Mutate(RouteOf(operation, label, options_.pause_mode), deadline);
+  return Mutate(RouteOf(operation, label, options_.pause_mode), deadline, nullptr);
 }
 
 Answer SglangEngine::Update(const UpdateCall& call, Duration deadline) {
@@ -213,7 +218,7 @@ Answer SglangEngine::Update(const UpdateCall& call, Duration deadline) {
   }
   Route route = RouteOf(Operation::kUpdate, WeightVersion(0), options_.pause_mode);
   route.body = UpdateBody(call);
-  return Mutate(route, deadline);
+  return Mutate(route, deadline, &updates_);
 }
 
 Result<Json> SglangEngine::Ask(std::string_view path, std::string body, Instant deadline) {
