@@ -136,6 +136,10 @@ void Controller::OnSyncRequested(const SyncRequested& event, Instant now, Contro
 
 // Every policy worker, and as many engines as the profile must have serve the version.
 Status Controller::CheckRegistered() const {
+  if (slots_.empty() || policies_.empty()) {
+    return FailedPrecondition(StrCat("the job has ", slots_.size(), " engines and ", policies_.size(), " policy ranks"),
+                              "configure at least one of each");
+  }
   std::string missing;
   const auto add = [&missing](const std::string& name) { missing += missing.empty() ? name : StrCat(", ", name); };
   std::size_t engines = 0;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "refit/base/mutant.h"
 #include "refit/base/str.h"
 #include "refit/device/copy.h"
 #include "refit/device/hash.h"
@@ -61,7 +62,9 @@ SendResult TakeRelease(const rpc::OpenStream& open, rpc::SenderStream& stream, O
     }
     const auto release = stream.NextRelease(std::min(deadline, now + kStopCheckInterval));
     // A release of another attempt says nothing about this one's slots (RX-XFER-02).
-    if (release.has_value() && release->attempt == open.stamp.attempt && occupied.Give(release->seq)) {
+    const bool ours = release.has_value() && REFIT_MUTANT("RX-XFER-02/take-any-attempts-release",
+                                                          release->attempt == open.stamp.attempt, true);
+    if (ours && occupied.Give(release->seq)) {
       return {};
     }
     if (!release.has_value() && stream.broken()) {

@@ -294,6 +294,43 @@ TEST(LoadStream, AfterARefusalTheLoadSlotIsReplaced) {
   ExpectHolds(rig.engine, 0, *source.source);
 }
 
+// RX-XFER-02: the release of another attempt frees nothing, so its load slot is not packed over.
+TEST(LoadStream, AReleaseOfAnotherAttemptFreesNoSlot) {
+  test::TempFolder folder;
+  OneSource source(MakeModel(folder, 1), kLoadBytes);
+  ASSERT_GT(source.loads->size(), 6U);
+  const auto server = rpc::ServePolicy("127.0.0.1:0", source);
+  ASSERT_TRUE(server.has_value());
+  const rpc::OpenStream open{.stamp = {.run = {},
+                                       .term = Term(1),
+                                       .seq = CommandSeq(1),
+                                       .attempt = kAttempt,
+                                       .version = WeightVersion(1),
+                                       .incarnation = Incarnation{{1, 2}}},
+                             .slot = SlotIndex(0),
+                             .policy_incarnation = Incarnation{{1, 0}},
+                             .tp_ranks = {0},
+                             .load_bytes = kLoadBytes,
+                             .budget = kBudget};
+  const auto stream = rpc::ReceiverStream::Open((*server)->address(), open, exec::Now() + kBudget);
+  ASSERT_TRUE(stream.has_value());
+  ASSERT_TRUE((*stream)->Next().has_value());  // opened
+  const std::size_t slots = source.slots.count();
+  for (std::size_t i = 0; i < slots; ++i) {
+    ASSERT_TRUE((*stream)->Next().has_value());
+  }
+  // In this order: a foreign word about load 1, then a true one about load 0. Only load 0's slot is packed again.
+  ASSERT_TRUE((*stream)->Release({AttemptId{Term(1), 77}, LoadSeq(1)}).ok());
+  ASSERT_TRUE((*stream)->Release({kAttempt, LoadSeq(0)}).ok());
+  ASSERT_TRUE((*stream)->Next().has_value());
+  source.stop = true;
+  std::size_t more = 0;
+  for (auto message = (*stream)->Next(); message.has_value(); message = (*stream)->Next()) {
+    more += std::holds_alternative<rpc::LoadAnnouncement>(*message) ? 1 : 0;
+  }
+  EXPECT_EQ(more, 0U);
+}
+
 // RX-XFER-13: told to stop, the sender ends within its check interval.
 TEST(LoadStream, AStoppedSenderEndsTheStream) {
   test::TempFolder folder;
