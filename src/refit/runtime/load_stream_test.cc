@@ -326,7 +326,7 @@ TEST(LoadStream, AReleaseOfAnotherAttemptFreesNoSlot) {
   source.stop = true;
   std::size_t more = 0;
   for (auto message = (*stream)->Next(); message.has_value(); message = (*stream)->Next()) {
-    more += std::holds_alternative<rpc::LoadAnnouncement>(*message) ? 1 : 0;
+    more += std::holds_alternative<rpc::LoadAnnouncement>(*message) ? 1U : 0U;
   }
   EXPECT_EQ(more, 0U);
 }
