@@ -29,7 +29,7 @@ namespace refit::runtime {
 //
 // Small loads go round among a few slots, so that the latencies of announcing, posting and releasing are hidden behind
 // copies; four 4 MiB loads still fit the last-level cache. A tensor much larger than that has one slot of its own: its
-// copy hides everything else. Bench: two slots 0.58 of the ceiling, four 0.8 (qwen3-0.6b, 16 cores).
+// copy hides everything else. Bench: two slots 0.58 of the ceiling, four 0.64 (qwen3-0.6b, 16 cores).
 class LoadSlotSet {
  public:
   LoadSlotSet(SlotIndex slot, transport::ShmTransport& transport) : slot_(slot), transport_(transport) {}
