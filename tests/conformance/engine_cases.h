@@ -118,14 +118,14 @@ TEST_P(EngineConformance, AnAbortPauseEndsWhatRuns) {
 
 // Settled D6: why the mode retract is refused at bind on family A.
 TEST_P(EngineConformance, ARetractPauseCanBeFlushedExceptOnFamilyA) {
-  auto running = GenerateInBackground(400);
+  auto running = GenerateInBackground(200);
   AwaitBusy();
   Pause("retract");
   EXPECT_EQ(StatusOf(Get("/flush_cache?timeout=0")), server_->family == SessionFamily::kA ? 400 : 200);
   Continue();
   const json answer = BodyOf(running.get());
   EXPECT_EQ(answer["meta_info"]["num_retractions"], 1) << answer["meta_info"];
-  EXPECT_EQ(answer["output_ids"].size(), 400U);
+  EXPECT_EQ(answer["output_ids"].size(), 200U);
 }
 
 // ---- the session

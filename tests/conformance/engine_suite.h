@@ -41,7 +41,7 @@ using sync::AnswerKind;
 using sync::Operation;
 using sync::SessionFamily;
 
-constexpr Duration kPatience = std::chrono::seconds(60);  // more than any living server needs
+constexpr Duration kPatience = std::chrono::seconds(180);  // more than any living server needs
 
 // A server that runs; its destructor ends it where it is ours.
 class Server {

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # run.sh BUILD [--full]: refits unmodified SGLang servers on the CPU, 0.5.17 (no sessions) and 0.5.23 (sessions), one
-# server at a time. Installs them first, into virtual environments that are kept (tools/sglang/install_cpu.sh). Without
-# --full: everything at TP 1, a few refits at TP 2. With it: everything at TP 2 as well, and every call that kills a server.
-# VERSIONS="0.5.23" and TPS="1" narrow it down. The last line is "N passed, 0 failed".
+# server at a time. Installs them first, into virtual environments that are kept (tools/sglang/install_cpu.sh).
+# Without --full: everything at TP 1, a few refits at TP 2. With it: everything at TP 2 as well, and every call that
+# kills a server. VERSIONS="0.5.23" and TPS="1" narrow it down. The last line is "N passed, 0 failed".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
