@@ -54,7 +54,7 @@ class ChildProcess {
   int pid_ = -1;
   int watcher_pid_ = -1;
   int watcher_line_ = -1;  // its end tells the watcher that we ended
-  int ready_fd_ = -1;  // the log, read from where this child began
+  int ready_fd_ = -1;      // the log, read from where this child began
   int exit_status_ = 0;
   bool ended_ = false;
   std::string log_path_;
