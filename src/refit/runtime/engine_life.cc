@@ -244,9 +244,16 @@ void EngineLife::Carry(peer::StartTransfer& effect) {
       memory_, [this](peer::EngineAgentEvent event) { static_cast<void>(Post(std::move(event))); }, delivered_);
 }
 
+// An update may still wait for the caller, or be under way there: what it uses goes after it, in the caller's order.
 void EngineLife::Carry(const peer::StopTransfer& effect) {
-  receiver_.reset();  // no thread works for the attempt any more; the machine stops only when no call is out
-  static_cast<void>(Post(peer::TransferFenced{effect.attempt}));
+  receiver_->Stop();
+  const Status posted = caller_->Post([this, effect] {
+    receiver_.reset();  // no thread works for the attempt any more
+    static_cast<void>(Post(peer::TransferFenced{effect.attempt}));
+  });
+  if (!posted.ok()) {
+    observe::LogError(StrCat("engine ", options_.slot, ": the transfer cannot be fenced: ", posted.message()));
+  }
 }
 
 void EngineLife::Carry(const peer::SendReply& effect) { (*reply_)(effect.reply); }

@@ -221,7 +221,7 @@ LoadReceiver::PreparedCall LoadReceiver::MakeCall(const stream::AlignedGroup& gr
 void LoadReceiver::PostNext(engine::Engine& engine, const peer::PostUpdate& update) {
   PreparedCall prepared;
   const bool taken = shared_.With([&prepared](Shared& shared) {
-    if (shared.ready.empty()) {
+    if (shared.stopped || shared.ready.empty()) {
       return false;
     }
     prepared = std::move(shared.ready.front());
@@ -230,7 +230,7 @@ void LoadReceiver::PostNext(engine::Engine& engine, const peer::PostUpdate& upda
     return true;
   });
   if (!taken) {
-    post_(peer::EngineAnswered{update.call, {sync::AnswerKind::kRefused, "no load is ready", {}}});
+    post_(peer::EngineAnswered{update.call, {sync::AnswerKind::kRefused, "not sent: the transfer was stopped", {}}});
     return;
   }
   prepared.call.label = update.label;

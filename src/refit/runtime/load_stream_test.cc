@@ -158,12 +158,6 @@ class Rig {
   // One transfer; how it ended.
   peer::EngineAgentEvent Transfer() {
     exec::Mailbox<peer::EngineAgentEvent> events(64);
-    const sync::Stamp stamp{.run = {},
-                            .term = Term(1),
-                            .seq = CommandSeq(1),
-                            .attempt = kAttempt,
-                            .version = WeightVersion(1),
-                            .incarnation = incarnation_};
     LoadReceiver receiver(
         {.start = {stamp, streams_, kBudget},
          .slot = SlotIndex(0),
@@ -191,10 +185,41 @@ class Rig {
     }
   }
 
+  // A transfer that is stopped while its first load waits for the caller; what the caller then answers.
+  sync::Answer StopBeforeTheFirstUpdate() {
+    exec::Mailbox<peer::EngineAgentEvent> events(64);
+    LoadReceiver receiver(
+        {.start = {SomeStamp(), streams_, kBudget},
+         .slot = SlotIndex(0),
+         .tp_size = tp_size_,
+         .load_bytes = load_bytes_,
+         .split = stream::DTypeSplit::kMixed},
+        memory_, [&events](peer::EngineAgentEvent event) { static_cast<void>(events.Push(event)); }, delivered);
+    const auto ready = events.Pop(exec::Now() + kBudget);
+    EXPECT_TRUE(ready.has_value() && std::holds_alternative<peer::LoadReady>(*ready));
+    receiver.Stop();
+    receiver.PostNext(engine, {.call = 1, .attempt = kAttempt, .label = std::nullopt, .deadline = seconds(5)});
+    while (const auto event = events.Pop(exec::Now() + kBudget)) {
+      if (const auto* answered = std::get_if<peer::EngineAnswered>(&*event)) {
+        return answered->answer;
+      }
+    }
+    return {sync::AnswerKind::kNone, "never answered", {}};
+  }
+
   RankDouble engine;
   std::atomic<ByteCount> delivered = 0;
 
  private:
+  sync::Stamp SomeStamp() const {
+    return {.run = {},
+            .term = Term(1),
+            .seq = CommandSeq(1),
+            .attempt = kAttempt,
+            .version = WeightVersion(1),
+            .incarnation = incarnation_};
+  }
+
   const std::uint32_t tp_size_;
   const ByteCount load_bytes_;
   std::uint64_t calls_ = 0;
@@ -329,6 +354,15 @@ TEST(LoadStream, AReleaseOfAnotherAttemptFreesNoSlot) {
     more += std::holds_alternative<rpc::LoadAnnouncement>(*message) ? 1U : 0U;
   }
   EXPECT_EQ(more, 0U);
+}
+
+// Stopped while an update waits for its turn: the engine is not called any more, and the call is answered all the same.
+TEST(LoadStream, AStoppedTransferPostsNothingMore) {
+  test::TempFolder folder;
+  OneSource source(MakeModel(folder, 1), kLoadBytes);
+  Rig rig(1, {&source}, {{0}}, kLoadBytes);
+  EXPECT_EQ(rig.StopBeforeTheFirstUpdate().kind, sync::AnswerKind::kRefused);
+  EXPECT_TRUE(rig.engine.counts.empty());
 }
 
 // RX-XFER-13: told to stop, the sender ends within its check interval.
