@@ -159,7 +159,7 @@ class Rig {
   peer::EngineAgentEvent Transfer() {
     exec::Mailbox<peer::EngineAgentEvent> events(64);
     LoadReceiver receiver(
-        {.start = {stamp, streams_, kBudget},
+        {.start = {SomeStamp(), streams_, kBudget},
          .slot = SlotIndex(0),
          .tp_size = tp_size_,
          .load_bytes = load_bytes_,
