@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line as a user meets it: real processes, real kills, exit codes, what is left behind.
 
-usage: cli_test.py BIN_FOLDER [unittest arguments]
+usage: command_line_test.py BIN_FOLDER [unittest arguments]
 """
 
 import contextlib
