@@ -27,13 +27,7 @@ class AgentService final : public v1::Agent::Service {
 
   grpc::Status Checksums(grpc::ServerContext*, const v1::ChecksumsRequest* request,
                          v1::ChecksumsReply* reply) override {
-    const auto ranks = handler_.Checksums(DecodeId<Incarnation>(request->incarnation()));
-    Encode(ranks.status(), reply->mutable_status());
-    if (ranks.has_value()) {
-      for (const weights::RankHashes& rank : *ranks) {
-        Encode(rank, reply->add_ranks());
-      }
-    }
+    EncodeRanks(handler_.Checksums(DecodeId<Incarnation>(request->incarnation())), reply);
     return grpc::Status::OK;
   }
 
@@ -72,12 +66,7 @@ class GrpcAgentClient final : public AgentClient {
     Encode(incarnation, request.mutable_incarnation());
     v1::ChecksumsReply reply;
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->Checksums(&context, request, &reply), whom_));
-    REFIT_RETURN_IF_ERROR(Decode(reply.status()));
-    std::vector<weights::RankHashes> ranks;
-    for (const v1::RankHashes& rank : reply.ranks()) {
-      ranks.push_back(Decode(rank));
-    }
-    return ranks;
+    return DecodeRanks(reply);
   }
 
   Result<ByteCount> BytesDelivered(Duration deadline) override {

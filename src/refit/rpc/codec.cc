@@ -72,25 +72,6 @@ Result<std::shared_ptr<const weights::Manifest>> Decode(const v1::Manifest& in) 
   return std::make_shared<const weights::Manifest>(std::move(manifest));
 }
 
-void Encode(const sync::TransferTotals& totals, v1::TransferTotals* out) {
-  out->set_tensors(totals.tensors);
-  out->set_loads(totals.loads);
-  out->set_bytes(totals.bytes);
-}
-sync::TransferTotals Decode(const v1::TransferTotals& in) { return {in.tensors(), in.loads(), in.bytes()}; }
-
-void Encode(const sync::Residue& residue, v1::Residue* out) {
-  out->set_kind(EncodeKind(residue.kind));
-  out->set_version(residue.version.value());
-  out->set_attempt(residue.attempt.packed());
-  Encode(residue.digest, out->mutable_digest());
-}
-Result<sync::Residue> Decode(const v1::Residue& in) {
-  REFIT_ASSIGN_OR_RETURN(const sync::ResidueKind kind, DecodeKind(in.kind(), sync::ResidueKind::kUnknown, "residue"));
-  return sync::Residue{kind, WeightVersion(in.version()), AttemptId::FromPacked(in.attempt()),
-                       DecodeId<Digest>(in.digest())};
-}
-
 template <typename Wire>
 std::vector<std::uint32_t> Ranks(const Wire& in) {
   return {in.tp_ranks().begin(), in.tp_ranks().end()};
@@ -123,6 +104,25 @@ Result<stream::Bucket> DecodeBucket(const v1::Announcement& in) {
 void Encode(const Id128& id, v1::Id128* out) {
   out->set_high(id.high);
   out->set_low(id.low);
+}
+
+void Encode(const sync::TransferTotals& totals, v1::TransferTotals* out) {
+  out->set_tensors(totals.tensors);
+  out->set_loads(totals.loads);
+  out->set_bytes(totals.bytes);
+}
+sync::TransferTotals Decode(const v1::TransferTotals& in) { return {in.tensors(), in.loads(), in.bytes()}; }
+
+void Encode(const sync::Residue& residue, v1::Residue* out) {
+  out->set_kind(EncodeKind(residue.kind));
+  out->set_version(residue.version.value());
+  out->set_attempt(residue.attempt.packed());
+  Encode(residue.digest, out->mutable_digest());
+}
+Result<sync::Residue> Decode(const v1::Residue& in) {
+  REFIT_ASSIGN_OR_RETURN(const sync::ResidueKind kind, DecodeKind(in.kind(), sync::ResidueKind::kUnknown, "residue"));
+  return sync::Residue{kind, WeightVersion(in.version()), AttemptId::FromPacked(in.attempt()),
+                       DecodeId<Digest>(in.digest())};
 }
 
 void Encode(const Status& status, v1::Status* out) {

@@ -6,6 +6,8 @@
 
 #pragma once
 
+#include <vector>
+
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/rpc/load_stream.h"
@@ -26,6 +28,8 @@ void Encode(const sync::PolicyCommand& command, v1::PolicyCommand* out);
 void Encode(const sync::PolicyReply& reply, v1::PolicyReply* out);
 void Encode(const OpenStream& open, v1::OpenStream* out);
 void Encode(const SenderMessage& message, v1::FromSender* out);
+void Encode(const sync::Residue& residue, v1::Residue* out);
+void Encode(const sync::TransferTotals& totals, v1::TransferTotals* out);
 void Encode(const weights::RankHashes& hashes, v1::RankHashes* out);
 void Encode(const SyncReport& report, v1::SyncOutcome* out);
 void Encode(const FleetReport& report, v1::FleetStatus* out);
@@ -45,9 +49,31 @@ Result<sync::PolicyCommand> Decode(const v1::PolicyCommand& in);
 Result<sync::PolicyReply> Decode(const v1::PolicyReply& in);
 Result<OpenStream> Decode(const v1::OpenStream& in);
 Result<SenderMessage> Decode(const v1::FromSender& in);
+Result<sync::Residue> Decode(const v1::Residue& in);
+sync::TransferTotals Decode(const v1::TransferTotals& in);
 weights::RankHashes Decode(const v1::RankHashes& in);
 Result<SyncReport> Decode(const v1::SyncOutcome& in);
 Result<FleetReport> Decode(const v1::FleetStatus& in);
 Result<VerifyReport> Decode(const v1::VerifyReport& in);
+
+// A status and, where it is OK, the hashes of every rank: ChecksumsReply and ExpectedHashesReply.
+template <typename Reply>
+void EncodeRanks(const Result<std::vector<weights::RankHashes>>& ranks, Reply* out) {
+  Encode(ranks.status(), out->mutable_status());
+  if (ranks.has_value()) {
+    for (const weights::RankHashes& rank : *ranks) {
+      Encode(rank, out->add_ranks());
+    }
+  }
+}
+template <typename Reply>
+Result<std::vector<weights::RankHashes>> DecodeRanks(const Reply& in) {
+  REFIT_RETURN_IF_ERROR(Decode(in.status()));
+  std::vector<weights::RankHashes> ranks;
+  for (const v1::RankHashes& rank : in.ranks()) {
+    ranks.push_back(Decode(rank));
+  }
+  return ranks;
+}
 
 }  // namespace refit::rpc

@@ -9,35 +9,20 @@
 namespace refit::rpc {
 namespace {
 
-void EncodeResidue(const sync::Residue& residue, v1::Residue* out) {
-  out->set_kind(static_cast<std::uint32_t>(residue.kind) + 1);
-  out->set_version(residue.version.value());
-  out->set_attempt(residue.attempt.packed());
-  Encode(residue.digest, out->mutable_digest());
-}
+// For people only: what cannot be read is not known.
 sync::Residue DecodeResidue(const v1::Residue& in) {
-  if (in.kind() == 0 || in.kind() > static_cast<std::uint32_t>(sync::ResidueKind::kUnknown) + 1) {
-    return sync::Residue::Unknown();  // for people only: what cannot be read is not known
-  }
-  return {static_cast<sync::ResidueKind>(in.kind() - 1), WeightVersion(in.version()),
-          AttemptId::FromPacked(in.attempt()), DecodeId<Digest>(in.digest())};
-}
-
-sync::TransferTotals DecodeTotals(const v1::TransferTotals& in) { return {in.tensors(), in.loads(), in.bytes()}; }
-void EncodeTotals(const sync::TransferTotals& totals, v1::TransferTotals* out) {
-  out->set_tensors(totals.tensors);
-  out->set_loads(totals.loads);
-  out->set_bytes(totals.bytes);
+  const auto residue = Decode(in);
+  return residue.has_value() ? *residue : sync::Residue::Unknown();
 }
 
 void EncodeEngine(const EngineReport& engine, v1::EngineOutcome* out) {
   out->set_slot(engine.slot.value());
   Encode(engine.incarnation, out->mutable_incarnation());
   Encode(engine.status, out->mutable_status());
-  EncodeResidue(engine.residue, out->mutable_residue());
+  Encode(engine.residue, out->mutable_residue());
   out->set_serving(engine.serving);
   out->set_killed(engine.killed);
-  EncodeTotals(engine.totals, out->mutable_totals());
+  Encode(engine.totals, out->mutable_totals());
   out->set_stall_seconds(engine.stall_seconds);
 }
 EngineReport DecodeEngine(const v1::EngineOutcome& in) {
@@ -47,7 +32,7 @@ EngineReport DecodeEngine(const v1::EngineOutcome& in) {
           .residue = DecodeResidue(in.residue()),
           .serving = in.serving(),
           .killed = in.killed(),
-          .totals = DecodeTotals(in.totals()),
+          .totals = Decode(in.totals()),
           .stall_seconds = in.stall_seconds()};
 }
 
@@ -58,7 +43,7 @@ void EncodeSlot(const SlotReport& slot, v1::SlotStatus* out) {
   out->set_engine_version(slot.engine_version);
   out->set_engine_pid(slot.engine_pid);
   out->set_tp_size(slot.tp_size);
-  EncodeResidue(slot.residue, out->mutable_residue());
+  Encode(slot.residue, out->mutable_residue());
   out->set_serving(slot.serving);
   out->set_version(slot.version.value());
   out->set_last_error(slot.last_error);
@@ -86,7 +71,7 @@ void Encode(const SyncReport& report, v1::SyncOutcome* out) {
   out->set_committed(report.committed);
   out->set_latched(report.latched);
   Encode(report.digest, out->mutable_digest());
-  EncodeTotals(report.published, out->mutable_published());
+  Encode(report.published, out->mutable_published());
   out->set_seconds(report.seconds);
   for (const EngineReport& engine : report.engines) {
     EncodeEngine(engine, out->add_engines());
@@ -110,7 +95,7 @@ Result<SyncReport> Decode(const v1::SyncOutcome& in) {
                     .committed = in.committed(),
                     .latched = in.latched(),
                     .digest = DecodeId<Digest>(in.digest()),
-                    .published = DecodeTotals(in.published()),
+                    .published = Decode(in.published()),
                     .seconds = in.seconds(),
                     .engines = {},
                     .notes = {in.notes().begin(), in.notes().end()},

@@ -75,13 +75,7 @@ class PolicyService final : public v1::Policy::Service {
 
   grpc::Status ExpectedHashes(grpc::ServerContext*, const v1::ExpectedHashesRequest* request,
                               v1::ExpectedHashesReply* reply) override {
-    const auto ranks = handler_.ExpectedHashes(request->source(), request->tp_size());
-    Encode(ranks.status(), reply->mutable_status());
-    if (ranks.has_value()) {
-      for (const weights::RankHashes& rank : *ranks) {
-        Encode(rank, reply->add_ranks());
-      }
-    }
+    EncodeRanks(handler_.ExpectedHashes(request->source(), request->tp_size()), reply);
     return grpc::Status::OK;
   }
 
@@ -178,12 +172,7 @@ class GrpcPolicyClient final : public PolicyClient {
     request.set_tp_size(tp_size);
     v1::ExpectedHashesReply reply;
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->ExpectedHashes(&context, request, &reply), whom_));
-    REFIT_RETURN_IF_ERROR(Decode(reply.status()));
-    std::vector<weights::RankHashes> ranks;
-    for (const v1::RankHashes& rank : reply.ranks()) {
-      ranks.push_back(Decode(rank));
-    }
-    return ranks;
+    return DecodeRanks(reply);
   }
 
  private:

@@ -159,13 +159,8 @@ class Rig {
   peer::EngineAgentEvent Transfer() {
     exec::Mailbox<peer::EngineAgentEvent> events(64);
     LoadReceiver receiver(
-        {.start = {SomeStamp(), streams_, kBudget},
-         .slot = SlotIndex(0),
-         .tp_size = tp_size_,
-         .load_bytes = load_bytes_,
-         .split = stream::DTypeSplit::kMixed},
-        memory_, [&events](peer::EngineAgentEvent event) { EXPECT_TRUE(events.Push(std::move(event)).ok()); },
-        delivered);
+        Options(), memory_,
+        [&events](peer::EngineAgentEvent event) { EXPECT_TRUE(events.Push(std::move(event)).ok()); }, delivered);
     while (true) {
       auto event = events.Pop(exec::Now() + kBudget);
       if (!event.has_value()) {
@@ -189,12 +184,8 @@ class Rig {
   sync::Answer StopBeforeTheFirstUpdate() {
     exec::Mailbox<peer::EngineAgentEvent> events(64);
     LoadReceiver receiver(
-        {.start = {SomeStamp(), streams_, kBudget},
-         .slot = SlotIndex(0),
-         .tp_size = tp_size_,
-         .load_bytes = load_bytes_,
-         .split = stream::DTypeSplit::kMixed},
-        memory_, [&events](peer::EngineAgentEvent event) { static_cast<void>(events.Push(event)); }, delivered);
+        Options(), memory_, [&events](peer::EngineAgentEvent event) { static_cast<void>(events.Push(event)); },
+        delivered);
     const auto ready = events.Pop(exec::Now() + kBudget);
     EXPECT_TRUE(ready.has_value() && std::holds_alternative<peer::LoadReady>(*ready));
     receiver.Stop();
@@ -211,13 +202,18 @@ class Rig {
   std::atomic<ByteCount> delivered = 0;
 
  private:
-  sync::Stamp SomeStamp() const {
-    return {.run = {},
-            .term = Term(1),
-            .seq = CommandSeq(1),
-            .attempt = kAttempt,
-            .version = WeightVersion(1),
-            .incarnation = incarnation_};
+  LoadReceiverOptions Options() const {
+    const sync::Stamp stamp{.run = {},
+                            .term = Term(1),
+                            .seq = CommandSeq(1),
+                            .attempt = kAttempt,
+                            .version = WeightVersion(1),
+                            .incarnation = incarnation_};
+    return {.start = {stamp, streams_, kBudget},
+            .slot = SlotIndex(0),
+            .tp_size = tp_size_,
+            .load_bytes = load_bytes_,
+            .split = stream::DTypeSplit::kMixed};
   }
 
   const std::uint32_t tp_size_;
