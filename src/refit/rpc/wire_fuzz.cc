@@ -3,6 +3,8 @@
 //
 // Every message that one of our processes decodes: hostile bytes end in an error, never in a crash.
 
+#include <google/protobuf/stubs/logging.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -21,6 +23,7 @@ void Try(const std::uint8_t* data, std::size_t size) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  google::protobuf::SetLogHandler(nullptr);  // it reports every string that is no UTF-8
   Try<refit::v1::AgentCommand>(data, size);
   Try<refit::v1::AgentReply>(data, size);
   Try<refit::v1::PolicyCommand>(data, size);
