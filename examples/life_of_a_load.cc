@@ -76,7 +76,8 @@ Status ShareSlot(Scene& scene) {
   REFIT_ASSIGN_OR_RETURN(const transport::Descriptor descriptor, scene.transport.Export(scene.slot_memory));
   REFIT_ASSIGN_OR_RETURN(scene.link,
                          scene.transport.Bind(scene.transport.Address(), exec::Now() + std::chrono::seconds(1)));
-  REFIT_ASSIGN_OR_RETURN(scene.mapped, scene.link->MapInPlace(descriptor));
+  REFIT_ASSIGN_OR_RETURN(const device::Memory mapped, scene.link->MapInPlace(descriptor));
+  scene.mapped = mapped.bytes;
   REFIT_ASSIGN_OR_RETURN(const transport::ShmObject object, transport::ParseShmDescriptor(descriptor));
   scene.slot_name = object.name;
   return OkStatus();

@@ -23,7 +23,7 @@ class SpyLink final : public transport::Link {
   explicit SpyLink(std::unique_ptr<transport::Link> inner) : inner_(std::move(inner)) {}
 
   Result<transport::OpId> Fetch(const transport::Descriptor& descriptor, transport::Range range,
-                                MutableBytes into) override {
+                                device::Memory into) override {
     if (fetches_++ == fail_fetch_) {
       return Unavailable("no route");
     }
@@ -40,7 +40,7 @@ class SpyLink final : public transport::Link {
     return status.ok() ? Unavailable("read broke off") : status;
   }
   transport::FenceOutcome Fence(Instant deadline) override { return inner_->Fence(deadline); }
-  Result<MutableBytes> MapInPlace(const transport::Descriptor& descriptor) override {
+  Result<device::Memory> MapInPlace(const transport::Descriptor& descriptor) override {
     return inner_->MapInPlace(descriptor);
   }
   void Close() override { inner_->Close(); }

@@ -32,9 +32,9 @@ TEST(Loopback, WritesNothingWhileAnOperationIsPending) {
   LoopbackTransport reader(hub);
   std::vector<std::byte> memory(100, std::byte{1});
   std::vector<std::byte> into(100, kUntouched);
-  const auto descriptor = exporter.Export(memory);
+  const auto descriptor = exporter.Export(MutableBytes(memory));
   const auto link = reader.Bind(exporter.Address(), exec::Now());
-  const auto op = (*link)->Fetch(*descriptor, {0, 100}, into);
+  const auto op = (*link)->Fetch(*descriptor, {0, 100}, MutableBytes(into));
   EXPECT_EQ((*link)->Poll(*op), OpState::kPending);
   EXPECT_TRUE(IsUntouched(into));
   EXPECT_EQ((*link)->Poll(*op), OpState::kDone);
@@ -47,9 +47,9 @@ TEST(Loopback, FailsOperationsOfAPeerThatWentAway) {
   LoopbackTransport reader(hub);
   std::vector<std::byte> memory(100, std::byte{1});
   std::vector<std::byte> into(100, kUntouched);
-  const auto descriptor = exporter->Export(memory);
+  const auto descriptor = exporter->Export(MutableBytes(memory));
   const auto link = reader.Bind(exporter->Address(), exec::Now());
-  const auto op = (*link)->Fetch(*descriptor, {0, 100}, into);
+  const auto op = (*link)->Fetch(*descriptor, {0, 100}, MutableBytes(into));
   exporter.reset();
   EXPECT_EQ(End(**link, *op), OpState::kFailed);
   EXPECT_EQ((*link)->error(*op).code(), StatusCode::kUnavailable);

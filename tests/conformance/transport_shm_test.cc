@@ -140,7 +140,7 @@ TEST_F(ShmAcrossProcesses, FetchesAndMapsWhatThePeerExported) {
   EXPECT_TRUE(HasPattern(Bytes(into_).first(kSize - 3), 3));
   const auto mapped = link->MapInPlace(peer_.descriptor());
   ASSERT_TRUE(mapped.ok());
-  EXPECT_TRUE(HasPattern(*mapped, 0));
+  EXPECT_TRUE(HasPattern(mapped->bytes, 0));
 }
 
 TEST_F(ShmAcrossProcesses, RefusesAnotherPeersMemory) {
@@ -163,11 +163,12 @@ TEST_F(ShmAcrossProcesses, SurvivesAKilledPeer) {
   const auto bound_before = Bound();
   peer_.Kill();
   device::SweepDeadOwners();
-  const auto op = mapped_before->Fetch(peer_.descriptor(), {0, kSize}, into_);
+  const auto op = mapped_before->Fetch(peer_.descriptor(), {0, kSize}, MutableBytes(into_));
   ASSERT_TRUE(op.ok());
   EXPECT_EQ(End(*mapped_before, *op), OpState::kDone);  // the memory lives as long as it is mapped
   EXPECT_TRUE(HasPattern(into_, 0));
-  EXPECT_EQ(bound_before->Fetch(peer_.descriptor(), {0, kSize}, into_).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(bound_before->Fetch(peer_.descriptor(), {0, kSize}, MutableBytes(into_)).status().code(),
+            StatusCode::kNotFound);
   EXPECT_EQ(reader_.Bind(peer_.address(), In(std::chrono::seconds(5))).status().code(), StatusCode::kUnavailable);
 }
 
@@ -176,7 +177,7 @@ TEST_F(ShmAcrossProcesses, FailsAFetchFromMemoryThatThePeerCut) {
   const auto link = Bound();
   ASSERT_TRUE(link->MapInPlace(peer_.descriptor()).ok());
   peer_.Order('t');
-  const auto op = link->Fetch(peer_.descriptor(), {0, kSize}, into_);
+  const auto op = link->Fetch(peer_.descriptor(), {0, kSize}, MutableBytes(into_));
   ASSERT_TRUE(op.ok());
   EXPECT_EQ(End(*link, *op), OpState::kFailed);
   EXPECT_EQ(link->error(*op).code(), StatusCode::kDataLoss);

@@ -185,7 +185,7 @@ TYPED_TEST_P(TransportSuite, KeepsTheOtherExportsWhenOneIsWithdrawn) {
 TYPED_TEST_P(TransportSuite, SeesWhatTheExporterWroteBeforeTheFetch) {
   for (int round = 0; round < 20; ++round) {
     std::fill(this->memory_.begin(), this->memory_.end(), static_cast<std::byte>(round));
-    const auto op = this->link_->Fetch(this->descriptor_, {0, TestFixture::kSize}, this->into_);
+    const auto op = this->link_->Fetch(this->descriptor_, {0, TestFixture::kSize}, MutableBytes(this->into_));
     ASSERT_TRUE(op.ok());
     ASSERT_EQ(End(*this->link_, *op), OpState::kDone);
     EXPECT_TRUE(std::all_of(this->into_.begin(), this->into_.end(),
@@ -290,13 +290,14 @@ TYPED_TEST_P(TransportSuite, MapsInPlaceOrSaysThatItCannot) {
     return;
   }
   ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
-  ASSERT_EQ(mapped->size(), TestFixture::kSize);
-  EXPECT_TRUE(HasPattern(*mapped, 0));
-  (*mapped)[17] = std::byte{99};  // the same memory, both ways
+  const MutableBytes bytes = mapped->bytes;
+  ASSERT_EQ(bytes.size(), TestFixture::kSize);
+  EXPECT_TRUE(HasPattern(bytes, 0));
+  bytes[17] = std::byte{99};  // the same memory, both ways
   EXPECT_EQ(this->memory_[17], std::byte{99});
   this->memory_[18] = std::byte{98};
-  EXPECT_EQ((*mapped)[18], std::byte{98});
-  EXPECT_EQ(this->link_->MapInPlace(this->descriptor_)->data(), mapped->data());
+  EXPECT_EQ(bytes[18], std::byte{98});
+  EXPECT_EQ(this->link_->MapInPlace(this->descriptor_)->bytes.data(), mapped->bytes.data());
 }
 
 TYPED_TEST_P(TransportSuite, EndsABindToNobodyByItsDeadline) {

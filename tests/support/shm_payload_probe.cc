@@ -135,8 +135,8 @@ int main(int argc, char** argv) {
   std::printf("server   %s, family %d, TP %u\n", description->version.c_str(), static_cast<int>(description->family),
               description->tp_size);
 
-  const refit::engine::RankPayload payload = {.load = {.shm_name = argv[3], .data_size = data.size()},
-                                              .tensors = ReadList(argv[5])};
+  const refit::engine::RankPayload payload = {
+      .load = refit::engine::HostLoad{.shm_name = argv[3], .data_size = data.size()}, .tensors = ReadList(argv[5])};
   refit::engine::UpdateCall call;
   call.ranks.assign(static_cast<std::size_t>(std::atoi(argv[2])), payload);
   if (argc > 6) {

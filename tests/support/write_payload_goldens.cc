@@ -12,8 +12,8 @@
 
 namespace {
 
+using refit::engine::CudaLoad;
 using refit::engine::PayloadTensor;
-using refit::engine::sglang::CudaLoad;
 using refit::weights::DType;
 
 CudaLoad GoldenLoad() {
@@ -56,12 +56,11 @@ int main(int argc, char** argv) {
   large.storage_size = 6442450944;
   large.storage_offset = 2097152;
   large.counter_index = 7;
-  const refit::engine::RankPayload host = {.load = {.shm_name = "/refit-4711-88231-e0-a", .data_size = 1244660016},
-                                           .tensors = three};
+  const refit::engine::RankPayload host = {
+      .load = refit::engine::HostLoad{.shm_name = "/refit-4711-88231-e0-a", .data_size = 1244660016}, .tensors = three};
 
-  const bool written =
-      Write(folder + "/payload_a.pickle", refit::engine::sglang::PickleCudaPayload(GoldenLoad(), one)) &&
-      Write(folder + "/payload_b.pickle", refit::engine::sglang::PickleCudaPayload(large, three)) &&
-      Write(folder + "/payload_host.pickle", refit::engine::sglang::PicklePayload(host));
+  const bool written = Write(folder + "/payload_a.pickle", refit::engine::sglang::PicklePayload({GoldenLoad(), one})) &&
+                       Write(folder + "/payload_b.pickle", refit::engine::sglang::PicklePayload({large, three})) &&
+                       Write(folder + "/payload_host.pickle", refit::engine::sglang::PicklePayload(host));
   return written ? 0 : 1;
 }

@@ -5,8 +5,10 @@
 
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "refit/base/bytes.h"
@@ -27,11 +29,24 @@ inline constexpr std::size_t kMaxShmNameSize = 59;
 struct HostLoad {
   std::string shm_name;     // "/refit-…", as shm_open takes it
   ByteCount data_size = 0;  // bytes after the header
+  friend bool operator==(const HostLoad&, const HostLoad&) = default;
+};
+
+// A load in GPU memory, described by a CUDA IPC handle (docs/spec/sglang-wire.md §2.4–2.7). Values as torch wants them.
+struct CudaLoad {
+  std::string device_uuid;       // lower case 8-4-4-4-12, no "GPU-"
+  std::string ipc_handle;        // 64 raw bytes, or 66 with torch's prefix
+  ByteCount load_size = 0;       // bytes that the tensor covers
+  ByteCount storage_size = 0;    // bytes of the slot
+  ByteCount storage_offset = 0;  // bytes from the allocation's start
+  std::string counter_name;      // POSIX shared memory with the ref counters
+  std::uint64_t counter_index = 0;
+  friend bool operator==(const CudaLoad&, const CudaLoad&) = default;
 };
 
 // Payload i is for the rank whose tp_rank is i (RC-PAY-03).
 struct RankPayload {
-  HostLoad load;
+  std::variant<HostLoad, CudaLoad> load;
   std::vector<PayloadTensor> tensors;
 };
 

@@ -35,8 +35,9 @@ using std::chrono::seconds;
 constexpr Duration kBudget = seconds(20);
 const AttemptId kAttempt{Term(1), 1};
 
-std::unique_ptr<device::SharedMemory> OpenLoad(const engine::HostLoad& load, ByteCount capacity) {
-  auto opened = device::SharedMemory::Open(load.shm_name, device::LoadSlot::ObjectSize(capacity));
+std::unique_ptr<device::SharedMemory> OpenLoad(const engine::RankPayload& payload, ByteCount capacity) {
+  auto opened = device::SharedMemory::Open(std::get<engine::HostLoad>(payload.load).shm_name,
+                                           device::LoadSlot::ObjectSize(capacity));
   EXPECT_TRUE(opened.has_value()) << opened.status().ToString();
   return opened.has_value() ? *std::move(opened) : nullptr;
 }
@@ -53,11 +54,11 @@ class RankDouble final : public engine::Engine {
     }
     installed.resize(call.ranks.size());
     for (std::size_t rank = 0; rank < call.ranks.size(); ++rank) {
-      const auto object = OpenLoad(call.ranks[rank].load, capacity_);
+      const auto object = OpenLoad(call.ranks[rank], capacity_);
       counts.push_back(device::LoadSlot(object->bytes()).count());
       if (late) {
         lingering_.emplace_back([this, payload = call.ranks[rank], rank] {
-          const auto mine = OpenLoad(payload.load, capacity_);
+          const auto mine = OpenLoad(payload, capacity_);
           std::this_thread::yield();
           exec::WaitUntil([] { return false; }, exec::Now() + milliseconds(5));  // a slow rank, after the answer
           Install(*mine, payload, rank);

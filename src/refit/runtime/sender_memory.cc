@@ -16,7 +16,8 @@ Result<SenderMemory::LoadSlotObject> SenderMemory::Map(const std::string& transp
   if (found == mapped_.end()) {
     REFIT_ASSIGN_OR_RETURN(const transport::ShmObject object, transport::ParseShmDescriptor({descriptor}));
     REFIT_ASSIGN_OR_RETURN(std::unique_ptr<transport::Link> link, transport_.Bind(transport_address, deadline));
-    REFIT_ASSIGN_OR_RETURN(const MutableBytes bytes, link->MapInPlace({descriptor}));
+    REFIT_ASSIGN_OR_RETURN(const device::Memory mapped, link->MapInPlace({descriptor}));
+    const MutableBytes bytes = mapped.bytes;
     if (bytes.size() < device::kLoadHeaderSize) {
       return InvalidArgument(
           StrCat("load slot ", object.name, " of ", bytes.size(), " bytes has no room for its header"));

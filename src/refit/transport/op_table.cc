@@ -37,7 +37,7 @@ Status OpTable::error(OpId op) const {
   return found == failed_.end() ? OkStatus() : found->second;
 }
 
-Status CheckRange(Range range, ByteCount exported, MutableBytes into) {
+Status CheckRange(Range range, ByteCount exported, const device::Memory& into) {
   const std::optional<ByteCount> end = CheckedAdd(range.offset, range.size);
   if (!end || *end > exported) {
     return {StatusCode::kOutOfRange,

@@ -28,6 +28,6 @@ class OpTable {
 };
 
 // What every backend refuses before it starts reading: a range outside [0, exported), a target of another size.
-Status CheckRange(Range range, ByteCount exported, MutableBytes into);
+Status CheckRange(Range range, ByteCount exported, const device::Memory& into);
 
 }  // namespace refit::transport

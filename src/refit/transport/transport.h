@@ -15,6 +15,7 @@
 #include "refit/base/bytes.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
+#include "refit/device/memory.h"
 
 namespace refit::transport {
 
@@ -45,8 +46,8 @@ class Link {
   virtual ~Link() = default;
 
   // Starts reading range of the exported memory into `into` (exactly range.size bytes, alive until the operation ends).
-  // Fails at once on a descriptor that is not the peer's, or a range outside it.
-  virtual Result<OpId> Fetch(const Descriptor& descriptor, Range range, MutableBytes into) = 0;
+  // Fails at once on a descriptor that is not the peer's, a range outside it, or memory that the backend cannot reach.
+  virtual Result<OpId> Fetch(const Descriptor& descriptor, Range range, device::Memory into) = 0;
   // Every operation ends exactly once as kDone or kFailed, also after Close; error() says why it failed.
   virtual OpState Poll(OpId op) = 0;
   virtual Status error(OpId op) const = 0;
@@ -54,7 +55,7 @@ class Link {
   virtual FenceOutcome Fence(Instant deadline) = 0;
   // The exported memory itself, where the backend can map it (shm, cuda_ipc); valid while the link lives.
   // UNIMPLEMENTED where it cannot.
-  virtual Result<MutableBytes> MapInPlace(const Descriptor& descriptor) = 0;
+  virtual Result<device::Memory> MapInPlace(const Descriptor& descriptor) = 0;
   // Idempotent, returns at once; pending operations fail.
   virtual void Close() = 0;
 };
@@ -66,11 +67,12 @@ class Transport {
   virtual std::string_view name() const = 0;
   virtual bool can_map_in_place() const = 0;
 
-  // Lets peers read memory, which must outlive the export.
-  virtual Result<Descriptor> Export(MutableBytes memory) = 0;
+  // Lets peers read memory, which must outlive the export. INVALID_ARGUMENT for memory that the backend cannot reach.
+  virtual Result<Descriptor> Export(device::Memory memory) = 0;
   virtual void Unexport(const Descriptor& descriptor) = 0;  // unknown: nothing happens
   // Opens a link to the peer that Address() named there. UNAVAILABLE when nobody is there by the deadline.
   virtual Result<std::unique_ptr<Link>> Bind(std::string_view peer_address, Instant deadline) = 0;
+  // For peers' Bind. Ask after Export: a backend may put what it exported into it (NIXL's metadata).
   virtual std::string Address() const = 0;
 };
 

@@ -76,7 +76,7 @@ TEST(ShmTransport, ExportsOnlyWholeObjectsOfItsOwn) {
   EXPECT_TRUE(transport.Export(*memory).ok());
   EXPECT_FALSE(transport.Export(memory->first(100)).ok());
   std::byte other[10];
-  EXPECT_FALSE(transport.Export(other).ok());
+  EXPECT_FALSE(transport.Export(MutableBytes(other)).ok());
 }
 
 TEST(ShmTransport, LeavesNothingBehind) {

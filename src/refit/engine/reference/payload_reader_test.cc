@@ -43,14 +43,14 @@ TEST(PayloadReaderTest, ReadsTheBucketThatWeEmit) {
 
 // The goldens of docs/spec/sglang-wire.md §2.12 parse; what they say is GPU memory, which this engine has not.
 TEST(PayloadReaderTest, CudaPayloadsAreRecognisedAndRefused) {
-  sglang::CudaLoad load{"00112233-4455-6677-8899-aabbccddeeff", std::string(64, 'h'), 512, 512, 0, "/refit_rc_1", 0};
+  CudaLoad load{"00112233-4455-6677-8899-aabbccddeeff", std::string(64, 'h'), 512, 512, 0, "/refit_rc_1", 0};
   const std::vector<PayloadTensor> golden_a = {{{"w", DType::kBfloat16, {2, 3}}, 0}};
-  const std::string pickle_a = sglang::PickleCudaPayload(load, golden_a);
+  const std::string pickle_a = sglang::PicklePayload({load, golden_a});
   load = {load.device_uuid, load.ipc_handle, 6442450944, 6442450944, 2097152, "/refit_rc_1", 7};
   const std::vector<PayloadTensor> golden_b = {{{"model.embed_tokens.weight", DType::kBfloat16, {151936, 4096}}, 0},
                                                {{"s", DType::kFloat32, {}}, 1244659712},
                                                {{"b", DType::kFloat16, {1, 2, 3, 4}}, 1244659968}};
-  const std::string pickle_b = sglang::PickleCudaPayload(load, golden_b);
+  const std::string pickle_b = sglang::PicklePayload({load, golden_b});
   ASSERT_EQ(pickle_a.size(), 475U);
   ASSERT_EQ(pickle_b.size(), 867U);
   for (const std::string& pickle : {pickle_a, pickle_b}) {
@@ -85,7 +85,7 @@ TEST(PayloadReaderTest, AMisalignedTensorIsAnError) {
 
 TEST(PayloadReaderTest, ATensorThatLeavesTheBucketIsAnError) {
   RankPayload payload = Example();
-  payload.load.data_size = 1151;
+  std::get<HostLoad>(payload.load).data_size = 1151;
   EXPECT_FALSE(ReadPayload(sglang::PicklePayload(payload), LoadFormat::kFlattenedBucket, kPolicy).has_value());
 }
 

@@ -151,7 +151,7 @@ inline LoadObject MakeLoad(const std::vector<std::pair<weights::TensorSpec, Byte
   auto memory = device::SharedMemory::Create(device::OwnedName(name), device::LoadSlot::ObjectSize(size));
   REFIT_CHECK(memory.has_value(), memory.status().message().c_str());
   load.memory = *std::move(memory);
-  load.payload.load = {load.memory->name(), size};
+  load.payload.load = HostLoad{load.memory->name(), size};
   load.slot().Initialise();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     std::ranges::copy(tensors[i].second, load.slot().data().subspan(load.payload.tensors[i].offset).begin());

@@ -4,6 +4,8 @@
 #include "refit/engine/sglang/payload_pickle.h"
 
 #include <cstdint>
+#include <variant>
+#include <vector>
 
 #include "refit/base/check.h"
 
@@ -133,10 +135,8 @@ std::string Bucket(const std::vector<PayloadTensor>& tensors, EmitFlat emit_flat
   return emit.Take();
 }
 
-}  // namespace
-
-std::string PicklePayload(const RankPayload& payload) {
-  return Bucket(payload.tensors, [&load = payload.load](Emitter& emit) {
+std::string PickleHostLoad(const HostLoad& load, const std::vector<PayloadTensor>& tensors) {
+  return Bucket(tensors, [&load](Emitter& emit) {
     emit.Global(kReductions, "rebuild_tensor");
     emit.Global("torch", "Tensor");
     emit.Global(kReductions, "rebuild_typed_storage");
@@ -163,7 +163,7 @@ std::string PicklePayload(const RankPayload& payload) {
   });
 }
 
-std::string PickleCudaPayload(const CudaLoad& load, const std::vector<PayloadTensor>& tensors) {
+std::string PickleCudaLoad(const CudaLoad& load, const std::vector<PayloadTensor>& tensors) {
   return Bucket(tensors, [&load](Emitter& emit) {
     emit.Global(kReductions, "rebuild_cuda_tensor");
     emit.Mark();
@@ -186,6 +186,14 @@ std::string PickleCudaPayload(const CudaLoad& load, const std::vector<PayloadTen
     emit.TupleFromMark();
     emit.Call();
   });
+}
+
+}  // namespace
+
+std::string PicklePayload(const RankPayload& payload) {
+  const auto* const cuda = std::get_if<CudaLoad>(&payload.load);
+  return cuda != nullptr ? PickleCudaLoad(*cuda, payload.tensors)
+                         : PickleHostLoad(std::get<HostLoad>(payload.load), payload.tensors);
 }
 
 std::string Base64(std::string_view bytes) {

@@ -53,7 +53,7 @@ constexpr std::string_view kGoldenA =
 
 TEST(PayloadPickle, GoldenAIsEmittedByteForByte) {
   const std::vector<PayloadTensor> tensors = {{{"w", DType::kBfloat16, {2, 3}}, 0}};
-  const std::string pickle = PickleCudaPayload(GoldenLoad(), tensors);
+  const std::string pickle = PicklePayload({GoldenLoad(), tensors});
   EXPECT_EQ(pickle.size(), 475U);
   EXPECT_EQ(ToHex(AsBytes(pickle)), kGoldenA);
   EXPECT_EQ(Sha256(pickle), "cd16b7442b243275a1428a4fb5b16a3747fad2b5e2c3c273367e6391bfd81e0b");
@@ -70,14 +70,14 @@ TEST(PayloadPickle, GoldenBWithLargeNumbersScalarsAndFourDimensionsHasItsDigest)
       {{"s", DType::kFloat32, {}}, 1244659712},
       {{"b", DType::kFloat16, {1, 2, 3, 4}}, 1244659968},
   };
-  const std::string pickle = PickleCudaPayload(load, tensors);
+  const std::string pickle = PicklePayload({load, tensors});
   EXPECT_EQ(pickle.size(), 867U);
   EXPECT_EQ(Sha256(pickle), "94d2b853fd3af0ca148a1f93113ada4c6f4f1aa9bcd98ec8fb2fb6e0a2e7d931");
 }
 
 // RC-PAY-04: the payload names the load object; nothing of the data is in it.
 TEST(PayloadPickle, AHostPayloadNamesItsObjectAndCoversTheWholeLoad) {
-  const RankPayload payload = {.load = {.shm_name = "/refit-1-2-slot-0", .data_size = 70000},
+  const RankPayload payload = {.load = HostLoad{.shm_name = "/refit-1-2-slot-0", .data_size = 70000},
                                .tensors = {{{"w", DType::kBfloat16, {2, 3}}, 0}}};
   const std::string pickle = PicklePayload(payload);
   const std::string storage = std::string("C\0C\x11/refit-1-2-slot-0J", 22) + std::string("\x70\x11\x01\0t", 5);
@@ -87,14 +87,14 @@ TEST(PayloadPickle, AHostPayloadNamesItsObjectAndCoversTheWholeLoad) {
 }
 
 TEST(PayloadPickle, AnEmptyLoadIsStillAWholePickle) {
-  const std::string pickle = PicklePayload({.load = {.shm_name = "/x", .data_size = 0}, .tensors = {}});
+  const std::string pickle = PicklePayload({.load = HostLoad{.shm_name = "/x", .data_size = 0}, .tensors = {}});
   EXPECT_TRUE(pickle.ends_with("metadata](eu."));
 }
 
 TEST(PayloadPickle, NamesBeyond255BytesUseTheLongForm) {
   const std::string name(300, 'n');
-  const std::string pickle =
-      PicklePayload({.load = {.shm_name = "/x", .data_size = 4}, .tensors = {{{name, DType::kFloat32, {1}}, 0}}});
+  const std::string pickle = PicklePayload(
+      {.load = HostLoad{.shm_name = "/x", .data_size = 4}, .tensors = {{{name, DType::kFloat32, {1}}, 0}}});
   EXPECT_NE(pickle.find(std::string("X\x2c\x01\0\0", 5) + name), std::string::npos);
 }
 

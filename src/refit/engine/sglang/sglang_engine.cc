@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <variant>
 
 #include "refit/base/mutant.h"
 #include "refit/base/str.h"
@@ -60,16 +61,19 @@ Route RouteOf(Operation operation, WeightVersion label, sync::PauseMode mode) {
 
 // Whatever a wrong payload does, it does to the whole server: nothing in the engine catches it. So none is sent.
 Status CheckPayload(const RankPayload& payload) {
-  if (payload.load.shm_name.size() > kMaxShmNameSize) {
-    return InvalidArgument(
-        StrCat("the load's name ", payload.load.shm_name, " is longer than ", kMaxShmNameSize, " bytes"));
+  const auto* const cuda = std::get_if<CudaLoad>(&payload.load);
+  const auto* const host = std::get_if<HostLoad>(&payload.load);
+  const std::string& name = cuda != nullptr ? cuda->counter_name : host->shm_name;
+  const ByteCount load_size = cuda != nullptr ? cuda->load_size : host->data_size;
+  if (name.size() > kMaxShmNameSize) {
+    return InvalidArgument(StrCat("the load's name ", name, " is longer than ", kMaxShmNameSize, " bytes"));
   }
   for (const PayloadTensor& tensor : payload.tensors) {
     REFIT_ASSIGN_OR_RETURN(const ByteCount size, weights::SizeOf(tensor.spec));
     const std::optional<ByteCount> end = CheckedAdd(tensor.offset, size);
-    if (!end || *end > payload.load.data_size) {
-      return InvalidArgument(StrCat(weights::ToString(tensor.spec), " at ", tensor.offset, " leaves its load of ",
-                                    payload.load.data_size, " bytes"));
+    if (!end || *end > load_size) {
+      return InvalidArgument(
+          StrCat(weights::ToString(tensor.spec), " at ", tensor.offset, " leaves its load of ", load_size, " bytes"));
     }
     if (tensor.offset % weights::ItemSize(tensor.spec.dtype) != 0) {
       return InvalidArgument(StrCat(weights::ToString(tensor.spec), " at ", tensor.offset, " is not aligned"));
@@ -79,7 +83,7 @@ Status CheckPayload(const RankPayload& payload) {
 }
 
 bool SamePayload(const RankPayload& a, const RankPayload& b) {
-  return a.load.shm_name == b.load.shm_name && a.load.data_size == b.load.data_size &&
+  return a.load == b.load &&
          std::ranges::equal(a.tensors, b.tensors, [](const PayloadTensor& x, const PayloadTensor& y) {
            return x.offset == y.offset && x.spec == y.spec;
          });

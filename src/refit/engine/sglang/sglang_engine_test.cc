@@ -36,7 +36,8 @@ PayloadTensor Tensor(const std::string& name, ByteCount offset) {
 UpdateCall ThreeRanks() {
   UpdateCall call;
   for (const char* name : {"/refit-a", "/refit-b", "/refit-c"}) {
-    call.ranks.push_back({.load = {.shm_name = name, .data_size = 512}, .tensors = {Tensor("w", 0), Tensor("v", 12)}});
+    call.ranks.push_back(
+        {.load = HostLoad{.shm_name = name, .data_size = 512}, .tensors = {Tensor("w", 0), Tensor("v", 12)}});
   }
   return call;
 }

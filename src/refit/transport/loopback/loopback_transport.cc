@@ -17,15 +17,16 @@ class LoopbackLink final : public Link {
  public:
   explicit LoopbackLink(std::shared_ptr<LoopbackHub::Endpoint> peer) : peer_(std::move(peer)) {}
 
-  Result<OpId> Fetch(const Descriptor& descriptor, Range range, MutableBytes into) override {
+  Result<OpId> Fetch(const Descriptor& descriptor, Range range, device::Memory into) override {
     if (closed_) {
       return Unavailable("the link is closed");
     }
     const std::lock_guard lock(peer_->mutex);
     REFIT_ASSIGN_OR_RETURN(const Bytes memory, Find(descriptor));
     REFIT_RETURN_IF_ERROR(CheckRange(range, memory.size(), into));
+    REFIT_RETURN_IF_ERROR(device::CheckHostMemory(into, "transport loopback"));
     const OpId op = ops_.Start();
-    fetches_.emplace(op, PendingFetch{descriptor, range, into, false});
+    fetches_.emplace(op, PendingFetch{descriptor, range, into.bytes, false});
     return op;
   }
 
@@ -54,7 +55,7 @@ class LoopbackLink final : public Link {
     return FenceOutcome::kFenced;
   }
 
-  Result<MutableBytes> MapInPlace(const Descriptor& /*descriptor*/) override {
+  Result<device::Memory> MapInPlace(const Descriptor& /*descriptor*/) override {
     return Unimplemented("loopback does not map memory in place", "fetch it");
   }
 
@@ -117,10 +118,11 @@ LoopbackTransport::~LoopbackTransport() {
   endpoint_->exports.clear();
 }
 
-Result<Descriptor> LoopbackTransport::Export(MutableBytes memory) {
+Result<Descriptor> LoopbackTransport::Export(device::Memory memory) {
+  REFIT_RETURN_IF_ERROR(device::CheckHostMemory(memory, "transport loopback"));
   const std::lock_guard lock(endpoint_->mutex);
   Descriptor descriptor{StrCat(address_, ":", endpoint_->next_export++)};
-  endpoint_->exports.emplace(descriptor.text, memory);
+  endpoint_->exports.emplace(descriptor.text, memory.bytes);
   return descriptor;
 }
 

@@ -46,7 +46,7 @@ class LoopbackTransport final : public Transport {
 
   std::string_view name() const override { return "loopback"; }
   bool can_map_in_place() const override { return false; }
-  Result<Descriptor> Export(MutableBytes memory) override;
+  Result<Descriptor> Export(device::Memory memory) override;
   void Unexport(const Descriptor& descriptor) override;
   Result<std::unique_ptr<Link>> Bind(std::string_view peer_address, Instant deadline) override;
   std::string Address() const override { return address_; }

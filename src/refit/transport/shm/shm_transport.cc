@@ -70,13 +70,14 @@ class ShmLink final : public Link {
   explicit ShmLink(ProcessIdentity peer) : peer_(peer) {}
 
   // Reads at once: a copy between two mappings of one host has nothing to wait for.
-  Result<OpId> Fetch(const Descriptor& descriptor, Range range, MutableBytes into) override {
+  Result<OpId> Fetch(const Descriptor& descriptor, Range range, device::Memory into) override {
     REFIT_ASSIGN_OR_RETURN(SharedMemory* const memory, Map(descriptor));
     REFIT_RETURN_IF_ERROR(CheckRange(range, memory->bytes().size(), into));
+    REFIT_RETURN_IF_ERROR(device::CheckHostMemory(into, "transport shm"));
     const OpId op = ops_.Start();
     ops_.End(op, device::GuardMapped(memory->name(), [&] {
                if (range.size > 0) {
-                 std::memcpy(into.data(), memory->bytes().data() + range.offset, range.size);
+                 std::memcpy(into.bytes.data(), memory->bytes().data() + range.offset, range.size);
                }
              }));
     return op;
@@ -86,9 +87,9 @@ class ShmLink final : public Link {
   Status error(OpId op) const override { return ops_.error(op); }
   FenceOutcome Fence(Instant /*deadline*/) override { return FenceOutcome::kFenced; }
 
-  Result<MutableBytes> MapInPlace(const Descriptor& descriptor) override {
+  Result<device::Memory> MapInPlace(const Descriptor& descriptor) override {
     REFIT_ASSIGN_OR_RETURN(SharedMemory* const memory, Map(descriptor));
-    return memory->bytes();
+    return device::Memory(memory->bytes());
   }
 
   void Close() override { closed_ = true; }
@@ -152,10 +153,11 @@ void ShmTransport::Release(MutableBytes memory) {
 }
 
 // Each export is a name of its own, so that Unexport takes away exactly that one.
-Result<Descriptor> ShmTransport::Export(MutableBytes memory) {
+Result<Descriptor> ShmTransport::Export(device::Memory memory) {
+  REFIT_RETURN_IF_ERROR(device::CheckHostMemory(memory, "transport shm"));
   const std::lock_guard lock(mutex_);
   for (const std::unique_ptr<SharedMemory>& object : objects_) {
-    if (object->bytes().data() == memory.data() && object->bytes().size() == memory.size()) {
+    if (object->bytes().data() == memory.bytes.data() && object->bytes().size() == memory.size()) {
       std::string name = device::OwnedName(NextName("export"));
       REFIT_RETURN_IF_ERROR(object->AddName(name));
       return Descriptor{StrCat(kDescriptorPrefix, name, ":", memory.size())};

@@ -37,7 +37,7 @@ class ShmTransport final : public Transport {
   std::string_view name() const override { return "shm"; }
   bool can_map_in_place() const override { return true; }
   // memory: exactly what Allocate gave.
-  Result<Descriptor> Export(MutableBytes memory) override;
+  Result<Descriptor> Export(device::Memory memory) override;
   void Unexport(const Descriptor& descriptor) override;
   Result<std::unique_ptr<Link>> Bind(std::string_view peer_address, Instant deadline) override;
   std::string Address() const override;
