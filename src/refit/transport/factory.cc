@@ -22,7 +22,7 @@ LoopbackHub& ProcessHub() {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> MakeTransport(std::string_view name) {
+Result<std::unique_ptr<Transport>> MakeTransport(std::string_view name, const TransportOptions& /*options*/) {
   if (name == "auto" || name == "shm") {
     return std::unique_ptr<Transport>(std::make_unique<ShmTransport>());
   }
