@@ -94,7 +94,7 @@ class LaunchedServer final : public Server {
     const std::string path = TheFlags().log + ".yaml";
     std::FILE* file = std::fopen(path.c_str(), "w");
     REFIT_CHECK(file != nullptr, "cannot write beside the log");
-    std::fputs(engine::sglang::KeyFileText(kKey).c_str(), file);
+    std::fputs(engine::sglang::KeyFileText(kKey, "").c_str(), file);
     std::fclose(file);
     return path;
   }

@@ -33,6 +33,7 @@ struct Flags {
   std::optional<std::uint32_t> tp_size;
   std::string url;
   std::string api_key_file;
+  std::string admin_api_key_file;
   std::string load_bytes;
   std::string pause;
   std::string run_directory;
@@ -61,12 +62,11 @@ sync::PauseMode ModeOf(config::PauseChoice pause) {
   return sync::PauseMode::kAbort;
 }
 
-Result<std::string> ReadKey(const std::string& path) {
+Result<std::string> ReadKey(std::string_view flag, const std::string& path) {
   std::ifstream file(path);
   std::string key;
   if (!std::getline(file, key) || key.empty()) {
-    return InvalidArgument(fmt::format("--api-key-file {} holds no key", path),
-                           "its first line must be the server's admin key");
+    return InvalidArgument(fmt::format("{} {} holds no key", flag, path), "its first line must be the server's key");
   }
   return key;
 }
@@ -102,6 +102,7 @@ Result<Choice> Choose(const Flags& flags, const Invocation& invocation) {
   engine.tp_size = flags.tp_size.value_or(engine.tp_size);
   engine.url = flags.url.empty() ? engine.url : flags.url;
   engine.api_key_file = flags.api_key_file.empty() ? engine.api_key_file : flags.api_key_file;
+  engine.admin_api_key_file = flags.admin_api_key_file.empty() ? engine.admin_api_key_file : flags.admin_api_key_file;
   if (!flags.load_bytes.empty()) {
     auto bytes = config::ParseBytes(flags.load_bytes);
     if (!bytes.has_value()) {
@@ -145,7 +146,11 @@ Result<runtime::AgentHostOptions> MakeOptions(const Flags& flags, const Invocati
   options.engine_args = engine.args;
   options.url = engine.url;
   if (!engine.api_key_file.empty()) {
-    REFIT_ASSIGN_OR_RETURN(options.admin_key, ReadKey(engine.api_key_file));
+    REFIT_ASSIGN_OR_RETURN(options.api_key, ReadKey("--api-key-file", engine.api_key_file));
+  }
+  options.admin_key = options.api_key;
+  if (!engine.admin_api_key_file.empty()) {
+    REFIT_ASSIGN_OR_RETURN(options.admin_key, ReadKey("--admin-api-key-file", engine.admin_api_key_file));
   }
   options.run_directory = flags.run_directory;
   if (options.run_directory.empty()) {
@@ -194,7 +199,10 @@ Run AddAgent(CLI::App& app, const Invocation& invocation) {
       ->check(CLI::IsMember({"reference", "sglang", "attach"}));
   app.add_option("--tp", flags->tp_size, "tensor-parallel ranks (default 1)");
   app.add_option("--url", flags->url, "the server to attach to");
-  app.add_option("--api-key-file", flags->api_key_file, "file whose first line is its admin key");
+  app.add_option("--api-key-file", flags->api_key_file,
+                 "file whose first line is the server's API key, or the one key that it has");
+  app.add_option("--admin-api-key-file", flags->admin_api_key_file,
+                 "file whose first line is its admin key, where it has both (attach)");
   app.add_option("--load-bytes", flags->load_bytes, "what one update call carries (default 4MiB; sglang: 512MiB)");
   app.add_option("--pause-mode", flags->pause, "what a pause does with running requests (default abort)")
       ->check(CLI::IsMember({"abort", "retract", "in_place"}));

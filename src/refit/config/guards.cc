@@ -138,6 +138,12 @@ Status CheckEngine(const EngineOptions& engine) {
     if (!engine.args.empty()) {
       return Refuse(StrCat(where, "args"), engine.args.front(), "kind attach starts nothing", "no args");
     }
+  } else if (!engine.admin_api_key_file.empty()) {
+    return Refuse(StrCat(where, "admin_api_key_file"), engine.admin_api_key_file,
+                  "a server that the agent starts gets a new admin key each time", "none, or kind: attach");
+  } else if (engine.kind == EngineChoice::kReference && !engine.api_key_file.empty()) {
+    return Refuse(StrCat(where, "api_key_file"), engine.api_key_file, "refit-engine's users need no key",
+                  "none, or kind: sglang, attach");
   } else if (!engine.url.empty()) {
     return Refuse(StrCat(where, "url"), engine.url, "the agent starts this engine itself", "no url, or kind: attach");
   }

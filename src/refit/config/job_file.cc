@@ -142,6 +142,7 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
     }
     options.url = engine.At("url").text();
     options.api_key_file = engine.At("api_key_file").text();
+    options.admin_api_key_file = engine.At("admin_api_key_file").text();
     const bool is_sglang = options.kind == EngineChoice::kSglang;
     const ByteCount common =
         is_sglang && FindPath(given, "transport.shm.load_bytes") == nullptr ? kSglangLoadBytes : load_bytes;

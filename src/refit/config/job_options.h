@@ -39,6 +39,7 @@ struct EngineOptions {
   std::vector<std::string> args;
   std::string url;
   std::string api_key_file;
+  std::string admin_api_key_file;
   ByteCount load_bytes = 0;
 };
 

@@ -41,7 +41,12 @@ constexpr auto kKeys = std::to_array<KeySpec>({
     {"engines[].args", kTextList, "", "words",
      "Arguments of the engine that the agent starts, such as `[--model, DIR, --family, c]`."},
     {"engines[].url", kText, "", "http://host:port", "The server to attach to (`kind: attach` only)."},
-    {"engines[].api_key_file", kText, "", "a file", "Its first line is the attached server's admin key."},
+    {"engines[].api_key_file", kText, "", "a file",
+     "Its first line is the server's API key. `sglang`: the server is started with it. "
+     "Where an attached server has one key, of whichever kind, this is it."},
+    {"engines[].admin_api_key_file", kText, "", "a file",
+     "Its first line is the admin key of an attached server that has both. "
+     "A server that the agent starts gets a new one each time."},
     {"engines[].load_bytes", kBytes, "", "1 … 64 GiB", "As `transport.shm.load_bytes`, for this engine only."},
 
     {"verify", kWord, "on_request", "always | on_request",

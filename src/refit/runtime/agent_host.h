@@ -32,6 +32,7 @@ struct AgentHostOptions {
   std::vector<std::string> engine_args;  // --model DIR --family c …; kSglang: of sglang.launch_server
   std::string url{};                     // kAttach
   std::string admin_key{};               // kAttach; a launched engine gets a random one (C17)
+  std::string api_key{};                 // of /generate and of what the server tells; kSglang: demanded by it
   std::string run_directory;             // logs and key files of the engine
   ByteCount load_bytes = 4 * kMiB;       // settled D1: two of them stay in the last-level cache
   sync::PauseMode pause_mode = sync::PauseMode::kAbort;

@@ -13,11 +13,13 @@
 
 #include "refit/base/str.h"
 #include "refit/checkpoint/checkpoint.h"
+#include "refit/engine/sglang/server_fit.h"
 #include "refit/engine/sglang/server_launch.h"
 #include "refit/engine/sglang/sglang_engine.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/random.h"
 #include "refit/observe/log.h"
+#include "refit/runtime/model_fit.h"
 #include "refit/weights/model_config.h"
 
 namespace refit::runtime {
@@ -87,7 +89,7 @@ Status EngineLife::LaunchSglang(std::uint32_t launch_number) {
   const std::string name = StrCat(options_.run_directory, "/engine-", options_.slot, "-", launch_number);
   const std::string key = ToHex(exec::RandomId());
   const std::string key_file = StrCat(name, ".yaml");
-  REFIT_RETURN_IF_ERROR(WritePrivateFile(key_file, engine::sglang::KeyFileText(key)));
+  REFIT_RETURN_IF_ERROR(WritePrivateFile(key_file, engine::sglang::KeyFileText(key, options_.api_key)));
   REFIT_RETURN_IF_ERROR(
       WritePrivateFile(StrCat(name, ".log"), ""));  // the server logs its arguments, the key among them
   REFIT_ASSIGN_OR_RETURN(const std::uint16_t port, engine::sglang::FreshPort());
@@ -96,6 +98,7 @@ Status EngineLife::LaunchSglang(std::uint32_t launch_number) {
                                                                              .tp_size = options_.tp_size,
                                                                              .port = port,
                                                                              .admin_key = key,
+                                                                             .api_key = options_.api_key,
                                                                              .key_file = key_file});
   REFIT_ASSIGN_OR_RETURN(child_, engine::process::ChildProcess::Start({.arguments = std::move(command.arguments),
                                                                        .environment = std::move(command.environment),
@@ -108,14 +111,16 @@ Status EngineLife::LaunchSglang(std::uint32_t launch_number) {
   const Status up = engine::sglang::AwaitServer(
       *engine_, who, [this] { return !child_->running(); }, exec::Now() + options_.launch_deadline);
   if (!child_->running()) {
-    return Unavailable(StrCat(who, " ended (", child_->exit_text(), ") before it was ready: ", child_->LastOutput()));
+    return engine::sglang::ExplainEnd(who, child_->exit_text(), child_->LastOutput());
   }
   return up;
 }
 
 Status EngineLife::Connect(const std::string& admin_key) {
-  REFIT_ASSIGN_OR_RETURN(engine_, engine::sglang::ConnectSglang({url_, admin_key, options_.pause_mode}));
-  REFIT_ASSIGN_OR_RETURN(reader_, engine::sglang::ConnectSglang({url_, admin_key, options_.pause_mode}));
+  const engine::sglang::SglangOptions options{
+      .url = url_, .admin_key = admin_key, .api_key = options_.api_key, .pause_mode = options_.pause_mode};
+  REFIT_ASSIGN_OR_RETURN(engine_, engine::sglang::ConnectSglang(options));
+  REFIT_ASSIGN_OR_RETURN(reader_, engine::sglang::ConnectSglang(options));
   return OkStatus();
 }
 
@@ -125,53 +130,40 @@ Status EngineLife::Attach() {
 }
 
 Status EngineLife::Identify() {
+  const std::string who = StrCat("engine ", options_.slot, " at ", url_);
   auto description = engine_->Describe(options_.call_deadline);
   if (!description.has_value()) {
-    return description.status().WithContext(StrCat("engine ", options_.slot, " at ", url_));
+    return description.status().WithContext(who);
   }
   description_ = *std::move(description);
-  if (description_.tp_size != options_.tp_size) {
-    return FailedPrecondition(StrCat("engine ", options_.slot, " at ", url_, " runs tp_size ", description_.tp_size,
-                                     ", the configuration says ", options_.tp_size),
-                              "make them equal");
-  }
-  // RC-CFG-03, -04, -02: the payload list is indexed by TP rank of one node only.
-  const auto refuse = [this](std::string_view key, std::uint32_t value) {
-    return FailedPrecondition(
-        StrCat("engine ", options_.slot, " at ", url_, " runs ", key, " ", value, ", which must be 1"),
-        StrCat("restart it with ", key, " 1"));
-  };
-  if (description_.dp_size != 1) {
-    return refuse("dp_size", description_.dp_size);
-  }
-  if (description_.pp_size != 1) {
-    return refuse("pp_size", description_.pp_size);
-  }
-  if (description_.node_count != 1) {
-    return refuse("nnodes", description_.node_count);
-  }
-  if (!description_.quantization.empty()) {  // RC-CFG-08
-    return FailedPrecondition(StrCat("engine ", options_.slot, " at ", url_, " runs quantization ",
-                                     description_.quantization, "; only BF16 weights are refitted"),
-                              "restart it without quantization");
-  }
-  return OkStatus();
+  const bool attached = options_.kind == EngineKind::kAttach;
+  REFIT_RETURN_IF_ERROR(
+      engine::sglang::CheckServerFits(description_, options_.tp_size,
+                                      attached ? engine::sglang::Owner::kSomebody : engine::sglang::Owner::kAgent)
+          .WithContext(who));
+  REFIT_RETURN_IF_ERROR(peer::CheckEngineAgentOptions(MachineOptions()));
+  return CheckModelFits({"--model-path", description_.model_path}, options_.tp_size).WithContext(who);
+}
+
+peer::EngineAgentOptions EngineLife::MachineOptions() const {
+  peer::EngineAgentOptions options;
+  options.slot = options_.slot;
+  options.incarnation = incarnation_;
+  options.family = description_.family;
+  options.pause_mode = options_.pause_mode;
+  options.tp_size = options_.tp_size;
+  options.attached = options_.kind == EngineKind::kAttach;
+  options.call_deadline = options_.call_deadline;
+  options.update_deadline = options_.update_deadline;
+  options.flush_retry_interval = kFlushRetryInterval;
+  return options;
 }
 
 Result<peer::EngineAgent> EngineLife::MakeMachine(const rpc::Membership& membership) const {
-  peer::EngineAgentOptions options{.slot = options_.slot,
-                                   .incarnation = incarnation_,
-                                   .run = membership.run,
-                                   .term_floor = membership.term,
-                                   .family = description_.family,
-                                   .pause_mode = options_.pause_mode,
-                                   .profile = profile_,
-                                   .tp_size = options_.tp_size,
-                                   .attached = options_.kind == EngineKind::kAttach,
-                                   .expected = nullptr,
-                                   .call_deadline = options_.call_deadline,
-                                   .update_deadline = options_.update_deadline,
-                                   .flush_retry_interval = kFlushRetryInterval};
+  peer::EngineAgentOptions options = MachineOptions();
+  options.run = membership.run;
+  options.term_floor = membership.term;
+  options.profile = profile_;
   // The server swallows unknown names and cuts or pads wrong shapes without a word: what it loads is checked here
   // first.
   const auto config = checkpoint::ReadModelConfig(description_.model_path);
@@ -181,7 +173,6 @@ Result<peer::EngineAgent> EngineLife::MakeMachine(const rpc::Membership& members
   } else {
     observe::LogWarning(StrCat("names and shapes are not checked before sending: ", config.status().ToString()));
   }
-  REFIT_RETURN_IF_ERROR(peer::CheckEngineAgentOptions(options));
   return peer::EngineAgent(std::move(options));
 }
 

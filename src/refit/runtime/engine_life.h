@@ -58,6 +58,7 @@ class EngineLife {
   Status Connect(const std::string& admin_key);  // to url_
   Status Attach();
   Status Identify();
+  peer::EngineAgentOptions MachineOptions() const;  // what is known before the controller is
   Result<peer::EngineAgent> MakeMachine(const rpc::Membership& membership) const;
 
   void Carry(const peer::CallEngine& effect);

@@ -70,6 +70,11 @@ class HttpServerDouble {
     const std::lock_guard lock(mutex_);
     replies_[path] = std::move(reply);
   }
+  // The same, for requests whose head holds these words.
+  void Answer(const std::string& path, const std::string& words, RawReply reply) {
+    const std::lock_guard lock(mutex_);
+    replies_for_[{path, words}] = std::move(reply);
+  }
   std::vector<SeenRequest> seen() {
     const std::lock_guard lock(mutex_);
     return seen_;
@@ -92,11 +97,20 @@ class HttpServerDouble {
       {
         const std::lock_guard lock(mutex_);
         seen_.push_back(request);
-        const auto found = replies_.find(request.path.substr(0, request.path.find('?')));
-        reply = found != replies_.end() ? found->second : replies_["*"];
+        reply = ReplyTo(request.path.substr(0, request.path.find('?')), request.head);
       }
       Write(fd, reply);
     }
+  }
+
+  RawReply ReplyTo(const std::string& path, const std::string& head) {
+    for (const auto& [key, reply] : replies_for_) {
+      if (key.first == path && head.find(key.second) != std::string::npos) {
+        return reply;
+      }
+    }
+    const auto found = replies_.find(path);
+    return found != replies_.end() ? found->second : replies_["*"];
   }
 
   static bool Read(int fd, SeenRequest& request) {
@@ -153,6 +167,7 @@ class HttpServerDouble {
   std::atomic<int> connections_ = 0;
   std::mutex mutex_;
   std::map<std::string, RawReply> replies_;
+  std::map<std::pair<std::string, std::string>, RawReply> replies_for_;
   std::vector<SeenRequest> seen_;
   std::thread thread_;
 };

@@ -14,7 +14,9 @@
 #include <mutex>
 #include <set>
 
+#include "refit/base/mutant.h"
 #include "refit/base/str.h"
+#include "refit/engine/sglang/sglang_answer.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/random.h"
 #include "refit/observe/log.h"
@@ -41,7 +43,7 @@ constexpr std::array kOwnArguments = {
     OwnArgument{"--tp", "give it as the agent's --tp"},
     OwnArgument{"--tensor-parallel-size", "give it as the agent's --tp"},
     OwnArgument{"--admin-api-key", "the agent makes a key for every launch"},
-    OwnArgument{"--api-key", "the agent's engine is reached by its admin key only"},
+    OwnArgument{"--api-key", "give it as the agent's --api-key-file, so that no command line shows it"},
 };
 
 // Where the kernel begins to take the ports of outgoing connections from.
@@ -82,8 +84,12 @@ Status CheckServerArguments(const std::vector<std::string>& arguments) {
   return OkStatus();
 }
 
-std::string KeyFileText(std::string_view admin_key) {
-  return StrCat("admin-api-key: \"", admin_key, "\"\n");  // quoted: a key of digits would be read as a number
+std::string KeyFileText(std::string_view admin_key, std::string_view api_key) {
+  std::string text = StrCat("admin-api-key: \"", admin_key, "\"\n");  // quoted: digits would be read as a number
+  if (!api_key.empty()) {
+    text += StrCat("api-key: \"", api_key, "\"\n");
+  }
+  return text;
 }
 
 ServerCommand MakeServerCommand(const ServerLaunch& launch) {
@@ -95,19 +101,38 @@ ServerCommand MakeServerCommand(const ServerLaunch& launch) {
   const bool has_config = std::ranges::any_of(launch.arguments, [](const std::string& argument) {
     return argument == "--config" || argument.starts_with("--config=");
   });
-  const std::vector<std::string> ours = {"--host",
-                                         "127.0.0.1",
-                                         "--port",
-                                         StrCat(launch.port),
-                                         "--tp-size",
-                                         StrCat(launch.tp_size),
-                                         has_config ? "--admin-api-key" : "--config",
-                                         has_config ? launch.admin_key : launch.key_file};
+  std::vector<std::string> ours = {"--host",    "127.0.0.1",           "--port", StrCat(launch.port),
+                                   "--tp-size", StrCat(launch.tp_size)};
+  if (!has_config) {
+    ours.insert(ours.end(), {"--config", launch.key_file});
+  } else {
+    ours.insert(ours.end(), {"--admin-api-key", launch.admin_key});
+    if (!launch.api_key.empty()) {
+      ours.insert(ours.end(), {"--api-key", launch.api_key});
+    }
+  }
   command.arguments.insert(command.arguments.end(), launch.arguments.begin(), launch.arguments.end());
   command.arguments.insert(command.arguments.end(), ours.begin(), ours.end());
   // Without both, a crashed server keeps its port open for 5 s to 65 s, and a call to it hangs as long.
   command.environment = {"SGLANG_PYSPY_DUMP_BEFORE_CRASH=false", "SGLANG_CUDA_COREDUMP_BEFORE_CRASH=false"};
   return command;
+}
+
+Status ExplainEnd(std::string_view who, std::string_view exit_text, std::string_view last_output) {
+  constexpr std::string_view kParserError = ": error: ";  // argparse: "PROGRAM: error: WORDS"
+  const std::size_t error = last_output.rfind(kParserError);
+  const bool refused = exit_text == "exit 2" && error != std::string_view::npos;
+  if (REFIT_MUTANT("RC-CFG-16/pass-through", refused, false)) {
+    return InvalidArgument(
+        StrCat(who, " does not take its arguments: ", CapMessage(last_output.substr(error + kParserError.size()))),
+        "python -m sglang.launch_server --help lists those of this version");
+  }
+  if (last_output.find("No module named sglang") != std::string_view::npos ||
+      last_output.find("No module named 'sglang'") != std::string_view::npos) {
+    return NotFound(StrCat(who, " cannot start: its Python has no SGLang"),
+                    "name the Python that has it: --python PATH");
+  }
+  return Unavailable(StrCat(who, " ended (", exit_text, ") before it was ready: ", last_output));
 }
 
 Result<std::uint16_t> FreshPort() {
@@ -140,7 +165,8 @@ Status AwaitServer(Engine& engine, std::string_view name, const std::function<bo
     }
     // /server_info and /model_info: both answer only once the weights are loaded.
     const auto description = engine.Describe(std::min(left, kPollDeadline));
-    if (description.has_value() || description.status().code() == StatusCode::kFailedPrecondition) {
+    const StatusCode code = description.status().code();
+    if (code == StatusCode::kOk || code == StatusCode::kFailedPrecondition || code == StatusCode::kPermissionDenied) {
       return description.status();  // it answered; what it said may still be refused
     }
     if (exec::Now() >= next_line) {

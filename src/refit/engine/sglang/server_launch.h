@@ -24,7 +24,8 @@ struct ServerLaunch {
   std::uint32_t tp_size = 1;
   std::uint16_t port = 0;
   std::string admin_key;
-  std::string key_file;  // ends in .yaml; holds KeyFileText(admin_key), readable by us only
+  std::string api_key{};  // what its users must send; empty: nothing
+  std::string key_file;   // ends in .yaml; holds KeyFileText of these keys, readable by us only
 };
 
 struct ServerCommand {
@@ -36,10 +37,15 @@ struct ServerCommand {
 // is loopback, and --tp is the number that the fleet counts with.
 Status CheckServerArguments(const std::vector<std::string>& arguments);
 
-// The server takes one --config file. It gets the key by that way, so that no command line shows it; where the user
-// gives a --config of their own, the key has to go onto the command line.
+// The server takes one --config file. It gets the keys by that way, so that no command line shows them; where the user
+// gives a --config of their own, the keys have to go onto the command line.
 ServerCommand MakeServerCommand(const ServerLaunch& launch);
-std::string KeyFileText(std::string_view admin_key);
+std::string KeyFileText(std::string_view admin_key, std::string_view api_key);
+
+// Why a server that ended by itself never came up, from the last lines of its log. INVALID_ARGUMENT names the argument
+// that this version's own parser does not know, or whose value it does not take (RC-CFG-16); NOT_FOUND says that the
+// Python has no SGLang; else UNAVAILABLE with those lines.
+Status ExplainEnd(std::string_view who, std::string_view exit_text, std::string_view last_output);
 
 // A free TCP port of 127.0.0.1 that this process has not given before, below the range from which the kernel serves
 // outgoing connections: the server binds it only many seconds later. Thread: any.

@@ -39,7 +39,8 @@ TEST(ServerLaunch, TheCommandHasTheUsersArgumentsAndOursButNotTheKey) {
   EXPECT_TRUE(Has(command.arguments, "--tp-size", "2"));
   EXPECT_TRUE(Has(command.arguments, "--config", "run/key.yaml"));
   EXPECT_EQ(std::ranges::count(command.arguments, "abc123"), 0);
-  EXPECT_EQ(KeyFileText("123e45"), "admin-api-key: \"123e45\"\n");
+  EXPECT_EQ(KeyFileText("123e45", ""), "admin-api-key: \"123e45\"\n");
+  EXPECT_EQ(KeyFileText("123e45", "77"), "admin-api-key: \"123e45\"\napi-key: \"77\"\n");
 }
 
 // A server that crashed must not hang for 5 s and more (docs/spec/sglang-wire.md §1.0).
@@ -56,6 +57,35 @@ TEST(ServerLaunch, BesideAConfigFileOfTheUsersTheKeyIsAnArgument) {
   EXPECT_TRUE(Has(command.arguments, "--config", "mine.yaml"));
   EXPECT_EQ(std::ranges::count(command.arguments, "--config"), 1);
   EXPECT_TRUE(Has(command.arguments, "--admin-api-key", "abc123"));
+  EXPECT_EQ(std::ranges::count(command.arguments, "--api-key"), 0);
+  launch.api_key = "users";
+  EXPECT_TRUE(Has(MakeServerCommand(launch).arguments, "--api-key", "users"));
+}
+
+// RC-CFG-16: the server's own parser is its list of arguments; what it refuses is named.
+TEST(ServerLaunch, AnArgumentThatThisVersionDoesNotKnowIsASetupErrorThatNamesIt) {
+  const Status unknown =
+      ExplainEnd("engine 0", "exit 2",
+                 "usage: launch_server.py [-h] ... launch_server.py: error: unrecognized arguments: --old 3");
+  EXPECT_EQ(unknown.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(unknown.message(), "engine 0 does not take its arguments: unrecognized arguments: --old 3");
+  EXPECT_NE(unknown.remedy().find("--help"), std::string::npos);
+  const Status value =
+      ExplainEnd("engine 0", "exit 2", "sglang serve: error: argument --dtype: invalid choice: 'int3'");
+  EXPECT_NE(value.message().find("invalid choice: 'int3'"), std::string::npos);
+}
+
+TEST(ServerLaunch, APythonWithoutSglangIsNamedAndAnyOtherEndShowsTheLog) {
+  const Status without =
+      ExplainEnd("engine 0", "exit 1",
+                 "/usr/bin/python3: Error while finding module specification for 'sglang.launch_server' "
+                 "(ModuleNotFoundError: No module named 'sglang')");
+  EXPECT_EQ(without.code(), StatusCode::kNotFound);
+  EXPECT_NE(without.remedy().find("--python"), std::string::npos);
+  const Status other = ExplainEnd("engine 0", "exit 1", "RuntimeError: error: no memory");
+  EXPECT_EQ(other.code(), StatusCode::kUnavailable);
+  EXPECT_NE(other.message().find("exit 1"), std::string::npos);
+  EXPECT_NE(other.message().find("no memory"), std::string::npos);
 }
 
 TEST(ServerLaunch, APythonWithoutAFolderIsLookedUp) {
@@ -98,6 +128,7 @@ class AwaitServerTest : public testing::Test {
 };
 
 TEST_F(AwaitServerTest, AServerThatAnswersIsUp) {
+  server_.Answer("*", Reply(400, R"({"object":"error","message":"a field is missing"})"));
   server_.Answer("/server_info", Reply(200, R"({"version":"0.5.23","tp_size":1})"));
   server_.Answer("/model_info", Reply(200, R"({"model_path":"m"})"));
   const auto engine = Connect();
@@ -120,6 +151,13 @@ TEST_F(AwaitServerTest, AServerThatNeverAnswersIsGivenUpAtTheDeadline) {
   const Status status = AwaitServer(*engine, "engine 0", [] { return false; }, start + std::chrono::milliseconds(500));
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_LT(exec::Now() - start, std::chrono::seconds(5));
+}
+
+TEST_F(AwaitServerTest, AServerThatWantsAnotherKeyIsRefusedAtOnce) {
+  server_.Answer("*", Reply(401, R"({"error":"Unauthorized"})"));
+  const auto engine = Connect();
+  const Status status = AwaitServer(*engine, "engine 0", [] { return false; }, exec::Now() + std::chrono::seconds(60));
+  EXPECT_EQ(status.code(), StatusCode::kPermissionDenied);
 }
 
 TEST_F(AwaitServerTest, AServerThatIsTooOldIsRefusedAtOnce) {

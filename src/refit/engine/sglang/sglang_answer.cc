@@ -103,6 +103,9 @@ sync::Answer Judge(const HttpResponse& response, SuccessForm form, MissingRoute 
   if (response.status == 401 || response.status == 403) {
     return {AnswerKind::kRefused, StrCat(response.status, " ", message, ": the engine wants another admin key")};
   }
+  if (response.status == 404) {
+    return {AnswerKind::kRefused, StrCat("404 ", message, ": the engine has no such route")};
+  }
   if (response.status >= 400 && response.status < 500) {
     return {AnswerKind::kRefused, message};
   }

@@ -26,6 +26,9 @@ using sync::Operation;
 
 constexpr ByteCount kControlLimit = 64 * kKiB;
 constexpr ByteCount kReportLimit = 64 * kMiB;  // checksums of all parameters of all ranks; server information
+constexpr const char* kApiKeyRemedy = "name the file with its API key: --api-key-file";
+constexpr const char* kAdminKeyRemedy =
+    "name the file with its admin key: --admin-api-key-file, or --api-key-file where it has one key";
 
 struct Route {
   const char* path;
@@ -113,6 +116,13 @@ std::string UpdateBody(const UpdateCall& call) {
   return body;
 }
 
+// What users of the server call too; everything else is a control call, which the admin key guards where there is one.
+bool IsOpenToUsers(std::string_view path) {
+  constexpr std::string_view kPaths[] = {"/generate", "/server_info", "/get_server_info", "/model_info",
+                                         "/get_model_info"};
+  return std::ranges::find(kPaths, path) != std::end(kPaths);
+}
+
 // A whole number that the server calls `key`; `absent` where it has none.
 Result<std::uint32_t> NumberOf(const Json& object, const char* key, std::optional<std::uint32_t> absent) {
   const auto found = object.find(key);
@@ -173,12 +183,18 @@ class SglangEngine final : public Engine {
  private:
   // connection: of calls that follow each other at once; null: a fresh one.
   Answer Mutate(const Route& route, Duration deadline, HttpConnection* connection);
+  // For a control route that may be missing.
+  Result<HttpResponse> SendWhereItMayBeMissing(std::string_view path, const std::string& body, Instant deadline);
+  // Whether the routes of a refit are there, and our key opens them. Changes nothing.
+  Status CheckRoutes(std::string_view version, Instant deadline);
   // The JSON object of a 200 answer.
   Result<Json> Ask(std::string_view path, std::string body, Instant deadline);
   // As Ask, under the path's old name where the first is missing.
   Result<Json> AskEither(std::string_view path, std::string_view old_path, Instant deadline);
   Result<HttpResponse> Send(std::string_view path, std::string body, Duration deadline, ByteCount limit,
                             HttpConnection* connection = nullptr);
+  Result<HttpResponse> SendWith(const std::string& key, std::string_view path, std::string body, Duration deadline,
+                                ByteCount limit, HttpConnection* connection);
 
   SglangOptions options_;
   HttpConnection updates_;
@@ -186,20 +202,42 @@ class SglangEngine final : public Engine {
 
 Result<HttpResponse> SglangEngine::Send(std::string_view path, std::string body, Duration deadline, ByteCount limit,
                                         HttpConnection* connection) {
+  return SendWith(IsOpenToUsers(path) ? options_.api_key : options_.admin_key, path, std::move(body), deadline, limit,
+                  connection);
+}
+
+Result<HttpResponse> SglangEngine::SendWith(const std::string& key, std::string_view path, std::string body,
+                                            Duration deadline, ByteCount limit, HttpConnection* connection) {
   if (deadline <= Duration::zero()) {
     return DeadlineExceeded(StrCat(options_.url, path, ": no time left"));
   }
   const HttpRequest request{.url = StrCat(options_.url, path),
                             .body = std::move(body),
-                            .bearer = options_.admin_key,
+                            .bearer = key,
                             .deadline = deadline,
                             .body_limit = limit};
   return connection == nullptr ? SendHttp(request) : connection->Send(request);
 }
 
+// A path without a route is guarded by the API key, not by the admin key (docs/spec/sglang-wire.md §1.0): where the
+// server has both, 401 hides the 404. A call that got 401 was not carried out, so it may be sent again.
+Result<HttpResponse> SglangEngine::SendWhereItMayBeMissing(std::string_view path, const std::string& body,
+                                                           Instant deadline) {
+  REFIT_ASSIGN_OR_RETURN(HttpResponse response, Send(path, body, deadline - exec::Now(), kControlLimit));
+  const bool hides = response.status == 401 && options_.api_key != options_.admin_key;
+  if (REFIT_MUTANT("RC-RPC-01/401-means-401", !hides, true)) {
+    return response;
+  }
+  REFIT_ASSIGN_OR_RETURN(HttpResponse again,
+                         SendWith(options_.api_key, path, body, deadline - exec::Now(), kControlLimit, nullptr));
+  return again.status == 401 || again.status == 403 ? std::move(response) : std::move(again);
+}
+
 Answer SglangEngine::Mutate(const Route& route, Duration deadline, HttpConnection* connection) {
   const Instant start = exec::Now();
-  const Result<HttpResponse> response = Send(route.path, route.body, deadline, kControlLimit, connection);
+  const Result<HttpResponse> response = route.missing == MissingRoute::kIsNotFound
+                                            ? SendWhereItMayBeMissing(route.path, route.body, start + deadline)
+                                            : Send(route.path, route.body, deadline, kControlLimit, connection);
   Answer answer = response.has_value() ? Judge(*response, route.form, route.missing)
                                        : Answer{AnswerKind::kNone, CapMessage(response.status().message())};
   answer.elapsed = exec::Now() - start;
@@ -228,14 +266,15 @@ Answer SglangEngine::Update(const UpdateCall& call, Duration deadline) {
 Result<Json> SglangEngine::Ask(std::string_view path, std::string body, Instant deadline) {
   REFIT_ASSIGN_OR_RETURN(const HttpResponse response,
                          Send(path, std::move(body), deadline - exec::Now(), kReportLimit));
-  const auto failed = [&](StatusCode code) {
-    return Status(code, StrCat(options_.url, path, " answered ", response.status, ": ", EngineMessage(response)));
+  const auto failed = [&](StatusCode code, std::string remedy = {}) {
+    return Status(code, StrCat(options_.url, path, " answered ", response.status, ": ", EngineMessage(response)),
+                  std::move(remedy));
   };
   switch (response.status) {
     case 200: break;
     case 401:
-    case 403: return failed(StatusCode::kPermissionDenied);
-    case 404: return failed(StatusCode::kNotFound);
+    case 403: return failed(StatusCode::kPermissionDenied, IsOpenToUsers(path) ? kApiKeyRemedy : kAdminKeyRemedy);
+    case 404: return failed(StatusCode::kNotFound, "only an SGLang server of 0.5.9 or later can be refitted");
     default: return failed(response.status < 500 ? StatusCode::kFailedPrecondition : StatusCode::kUnavailable);
   }
   Json reply = Json::parse(response.body, nullptr, /*allow_exceptions=*/false);
@@ -267,10 +306,35 @@ Result<EngineDescription> SglangEngine::Describe(Duration deadline) {
   if (description.tp_size == 0) {
     return FailedPrecondition("the engine's /server_info has tp_size 0");
   }
+  REFIT_ASSIGN_OR_RETURN(description.ep_size, NumberOf(server, "ep_size", 1));
+  // From 0.5.22 dp_size counts replicas only, and attention that is split over data has a name of its own.
+  REFIT_ASSIGN_OR_RETURN(const std::uint32_t attention_dp, NumberOf(server, "attn_dp_size", 1));
+  description.dp_size = std::max(description.dp_size, attention_dp);
+  description.memory_saver = server.value("enable_memory_saver", Json()) == true ? EngineDescription::MemorySaver::kOn
+                                                                                 : EngineDescription::MemorySaver::kOff;
   description.quantization = TextOf(server, "quantization");
   description.model_path = TextOf(model, "model_path");
   description.weight_version = TextOf(model, "weight_version");
+  REFIT_RETURN_IF_ERROR(CheckRoutes(description.version, until));
   return description;
+}
+
+// Bodies that lack a required field: refused before anything is done, if there is such a route.
+Status SglangEngine::CheckRoutes(std::string_view version, Instant deadline) {
+  for (const char* path : {"/update_weights_from_tensor", "/update_weight_version"}) {
+    REFIT_ASSIGN_OR_RETURN(const HttpResponse response, SendWhereItMayBeMissing(path, "{}", deadline));
+    const std::string said = StrCat(options_.url, path, " answered ", response.status, ": ", EngineMessage(response));
+    switch (response.status) {
+      case 400: break;
+      case 401:
+      case 403: return {StatusCode::kPermissionDenied, said, kAdminKeyRemedy};
+      case 404:
+        return FailedPrecondition(StrCat("SGLang ", version, " has no route ", path, ": ", said),
+                                  "a refit needs it: use 0.5.17 or later");
+      default: return {response.status < 500 ? StatusCode::kFailedPrecondition : StatusCode::kUnavailable, said};
+    }
+  }
+  return OkStatus();
 }
 
 Result<std::vector<RankHashes>> SglangEngine::Checksums(Duration deadline) {
@@ -333,6 +397,9 @@ Result<Generation> SglangEngine::Generate(const GenerateRequest& request, Durati
 Result<std::unique_ptr<Engine>> ConnectSglang(SglangOptions options) {
   while (options.url.ends_with('/')) {
     options.url.pop_back();
+  }
+  if (options.api_key.empty()) {
+    options.api_key = options.admin_key;
   }
   if (!options.url.starts_with("http://") && !options.url.starts_with("https://")) {
     return InvalidArgument(StrCat("the engine's URL \"", options.url, "\" has no scheme"), "http://HOST:PORT");

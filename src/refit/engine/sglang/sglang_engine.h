@@ -16,7 +16,8 @@ namespace refit::engine::sglang {
 
 struct SglangOptions {
   std::string url;        // "http://127.0.0.1:30000"
-  std::string admin_key;  // sent as Bearer on every call when not empty
+  std::string admin_key;  // sent as Bearer with control calls when not empty
+  std::string api_key{};  // with /generate, /model_info and /server_info; empty: the admin key
   sync::PauseMode pause_mode = sync::PauseMode::kAbort;
 };
 

@@ -10,6 +10,7 @@
 
 #include "refit/engine/sglang/http_server_double.h"
 #include "refit/engine/sglang/payload_pickle.h"
+#include "refit/engine/sglang/server_fit.h"
 #include "refit/engine/sglang/server_version.h"
 #include "refit/exec/clock.h"
 
@@ -57,6 +58,18 @@ class SglangEngineTest : public ::testing::Test {
   Answer Do(Operation operation, RawReply reply, Duration deadline = kDeadline) {
     server_.Answer("*", std::move(reply));
     return Do(operation, deadline);
+  }
+  // What a server answers to bodies without their required fields.
+  void AnswerRoutes(const RawReply& reply) {
+    server_.Answer("/update_weights_from_tensor", reply);
+    server_.Answer("/update_weight_version", reply);
+  }
+  // A server of this description; the routes are there and the key is right.
+  Result<EngineDescription> Describe(const std::string& info) {
+    server_.Answer("/server_info", Reply(200, info));
+    server_.Answer("/model_info", Reply(200, R"({"model_path":"/m","weight_version":"default"})"));
+    AnswerRoutes(Reply(400, R"({"object":"error","message":"a field is missing"})"));
+    return engine_->Describe(kDeadline);
   }
   HttpServerDouble server_;
   std::unique_ptr<Engine> engine_;
@@ -237,7 +250,111 @@ TEST_F(SglangEngineTest, AWrongKeyIsARefusalThatSaysSo) {
   EXPECT_EQ(answer.kind, AnswerKind::kRefused);
   EXPECT_THAT(answer.message, HasSubstr("Unauthorized"));
   EXPECT_THAT(answer.message, HasSubstr("admin key"));
+  EXPECT_THAT(server_.seen(), SizeIs(1));  // one key: there is no other to try
   EXPECT_EQ(Do(Operation::kEnd, Reply(403, R"({"error":"Forbidden"})")).kind, AnswerKind::kRefused);
+}
+
+// ---- two keys (docs/spec/sglang-wire.md §1.0)
+
+class TwoKeysTest : public SglangEngineTest {
+ protected:
+  void SetUp() override { Connect({.url = server_.url(), .admin_key = "admin", .api_key = "users", .pause_mode = {}}); }
+  const RawReply unauthorized_ = Reply(401, R"({"error":"Unauthorized"})");
+};
+
+TEST_F(TwoKeysTest, EachRouteGetsItsOwn) {
+  server_.Answer("*", Reply(200, R"({"success":true,"status":"ok","output_ids":[1]})"));
+  for (const RouteCase& route : Routes()) {
+    static_cast<void>(Do(route.operation));
+    EXPECT_THAT(server_.last().head, HasSubstr("Bearer admin")) << route.request;
+  }
+  ASSERT_TRUE(engine_->Generate({.text = "x", .token_ids = {}}, kDeadline).has_value());
+  EXPECT_THAT(server_.last().head, HasSubstr("Bearer users"));
+  ASSERT_FALSE(engine_->Checksums(kDeadline).has_value());
+  EXPECT_THAT(server_.last().head, HasSubstr("Bearer admin"));
+  ASSERT_TRUE(Describe(R"({"version":"0.5.23","tp_size":1})").has_value());
+  for (const SeenRequest& seen : server_.seen()) {
+    const bool information = seen.path == "/server_info" || seen.path == "/model_info";
+    EXPECT_TRUE(!information || seen.head.find("Bearer users") != std::string::npos) << seen.path;
+  }
+}
+
+// RC-RPC-01: with both keys set, a server without sessions answers `begin` with 401, since a path without a route is
+// guarded by the other key.
+TEST_F(TwoKeysTest, AMissingBeginIsFoundBehindThe401) {
+  server_.Answer("/begin_weight_update", "Bearer admin", unauthorized_);
+  server_.Answer("/begin_weight_update", "Bearer users", Reply(404, R"({"detail":"Not Found"})"));
+  EXPECT_EQ(Do(Operation::kBegin).kind, AnswerKind::kNotFound);
+  EXPECT_THAT(server_.seen(), SizeIs(2));
+}
+
+TEST_F(TwoKeysTest, A401ThatBothKeysGetIsARefusal) {
+  server_.Answer("*", unauthorized_);
+  EXPECT_EQ(Do(Operation::kBegin).kind, AnswerKind::kRefused);
+  EXPECT_THAT(server_.seen(), SizeIs(2));
+  EXPECT_EQ(Do(Operation::kEnd).kind, AnswerKind::kRefused);
+  EXPECT_THAT(server_.seen(), SizeIs(3));  // whose route is there once `begin` was
+}
+
+// ---- servers that cannot be refitted, found before they are touched
+
+TEST_F(SglangEngineTest, AServerWithoutTheRoutesIsRefused) {
+  server_.Answer("*", Reply(404, R"({"detail":"Not Found"})"));
+  Status status = engine_->Describe(kDeadline).status();
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_THAT(status.ToString(), HasSubstr("/get_server_info answered 404: Not Found"));
+  ASSERT_TRUE(Describe(R"({"version":"0.5.23","tp_size":1})").has_value());
+  for (const char* route : {"/update_weight_version", "/update_weights_from_tensor"}) {
+    server_.Answer(route, Reply(404, R"({"detail":"Not Found"})"));
+    status = engine_->Describe(kDeadline).status();
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(), HasSubstr(StrCat("SGLang 0.5.23 has no route ", route)));
+  }
+}
+
+TEST_F(SglangEngineTest, AServerThatWantsAKeyAndGetsNoneIsRefused) {
+  Connect({.url = server_.url(), .admin_key = {}, .pause_mode = {}});
+  server_.Answer("*", Reply(401, R"({"error":"Unauthorized"})"));
+  Status status = engine_->Describe(kDeadline).status();  // an API key
+  EXPECT_EQ(status.code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(status.ToString(), HasSubstr("/server_info answered 401: Unauthorized"));
+  EXPECT_THAT(status.remedy(), HasSubstr("--api-key-file"));
+  ASSERT_TRUE(Describe(R"({"version":"0.5.23","tp_size":1})").has_value());
+  AnswerRoutes(Reply(401, R"({"error":"Unauthorized"})"));  // an admin key only: the information is open
+  status = engine_->Describe(kDeadline).status();
+  EXPECT_EQ(status.code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(status.remedy(), HasSubstr("--admin-api-key-file"));
+}
+
+// Asking must change nothing: each body lacks what its route requires.
+TEST_F(SglangEngineTest, TheRoutesAreAskedWithBodiesThatAreRefused) {
+  ASSERT_TRUE(Describe(R"({"version":"0.5.17","tp_size":1})").has_value());
+  for (const SeenRequest& seen : server_.seen()) {
+    EXPECT_TRUE(seen.method == "GET" || seen.body == "{}") << seen.path << ' ' << seen.body;
+  }
+}
+
+// RC-CFG-02, -03, -04, -05, -08, settled D5.
+TEST_F(SglangEngineTest, AServerThatCannotBeRefittedIsNamedWithItsSetting) {
+  const auto refusal = [this](const std::string& more) {
+    const auto described = Describe(R"({"version":"0.5.23","tp_size":2)" + more + "}");
+    EXPECT_TRUE(described.has_value()) << described.status().ToString();
+    const Status status = CheckServerFits(*described, 2, Owner::kSomebody);
+    EXPECT_TRUE(status.ok() || !status.remedy().empty());
+    return status.message();
+  };
+  EXPECT_EQ(refusal(""), "");
+  EXPECT_EQ(refusal(R"(,"dp_size":1,"attn_dp_size":1,"pp_size":1,"ep_size":1,"nnodes":1,"quantization":null)"), "");
+  EXPECT_THAT(refusal(R"(,"dp_size":2)"), HasSubstr("dp_size 2"));
+  EXPECT_THAT(refusal(R"(,"dp_size":1,"attn_dp_size":2)"), HasSubstr("dp_size 2"));
+  EXPECT_THAT(refusal(R"(,"pp_size":2)"), HasSubstr("pp_size 2"));
+  EXPECT_THAT(refusal(R"(,"ep_size":2)"), HasSubstr("ep_size 2"));
+  EXPECT_THAT(refusal(R"(,"nnodes":2)"), HasSubstr("nnodes 2"));
+  EXPECT_THAT(refusal(R"(,"quantization":"fp8")"), HasSubstr("quantization fp8"));
+  EXPECT_THAT(refusal(R"(,"enable_memory_saver":true)"), HasSubstr("enable_memory_saver"));
+  const auto described = Describe(R"({"version":"0.5.23","tp_size":2,"enable_memory_saver":true})");
+  EXPECT_TRUE(CheckServerFits(*described, 2, Owner::kAgent).ok());  // who knows what it released
+  EXPECT_THAT(CheckServerFits(*described, 1, Owner::kAgent).message(), HasSubstr("tp_size 2"));
 }
 
 // RC-RPC-04, RC-RPC-06.
@@ -333,6 +450,7 @@ TEST_F(SglangEngineTest, DescribeReadsBothRoutesAndTheirOldNames) {
   server_.Answer("*", Reply(404, R"({"detail":"Not Found"})"));
   server_.Answer("/get_server_info", server);
   server_.Answer("/model_info", model);
+  AnswerRoutes(Reply(400, R"({"object":"error","message":"a field is missing"})"));
   const auto described = engine_->Describe(kDeadline);
   ASSERT_TRUE(described.has_value()) << described.status().ToString();
   EXPECT_EQ(described->version, "0.5.23");
@@ -346,6 +464,7 @@ TEST_F(SglangEngineTest, DescribeReadsBothRoutesAndTheirOldNames) {
 
 TEST_F(SglangEngineTest, DescribeRefusesWhatItCannotBelieve) {
   server_.Answer("/model_info", Reply(200, "{}"));
+  AnswerRoutes(Reply(400, ""));
   for (const char* body : {"[]", "{}", R"({"version":"0.5.23"})", R"({"version":"0.5.23","tp_size":"two"})",
                            R"({"version":"0.5.23","tp_size":-1})", R"({"version":"0.5.23","tp_size":0})",
                            R"({"version":7,"tp_size":1})", R"({"version":"0.5.8","tp_size":1})"}) {
