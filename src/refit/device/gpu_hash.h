@@ -8,9 +8,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "refit/base/bytes.h"
+#include "refit/base/digest.h"
+#include "refit/device/hash.h"
 
 namespace refit::device {
 
@@ -21,6 +24,7 @@ inline constexpr ByteCount kGpuHashTile = 32 * kKiB;  // 8,192 words of 32 bit
 std::uint64_t GpuHashSum(Bytes part, ByteCount offset, ByteCount total);
 // The tensor's hash from its sum. 0 for an empty tensor.
 std::uint64_t FinishGpuHash(std::uint64_t sum, ByteCount total);
-std::string GpuHashText(std::uint64_t hash);  // 16 hexadecimal digits
+std::string GpuHashText(std::uint64_t hash);                // 16 hexadecimal digits
+std::unique_ptr<ParameterHasher> MakeGpuParameterHasher();  // streams; for MakeParameterHasher
 
 }  // namespace refit::device

@@ -1,8 +1,9 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The hashes of the product, made by libraries: XXH3-128 with run-time dispatch (device/host/xxhash.cc) and the first
-// 8 bytes of SHA-256, which SGLang's CPU server reports per parameter (device/host/sha256.cc, OpenSSL).
+// The hashes of the product: XXH3-128 with run-time dispatch (device/host/xxhash.cc), and the two that SGLang reports
+// per parameter: the first 8 bytes of SHA-256 on the CPU (device/host/sha256.cc, OpenSSL), its own on GPUs
+// (gpu_hash.h).
 
 #pragma once
 
@@ -18,13 +19,13 @@ namespace refit::device {
 std::unique_ptr<DigestHasher> MakeDigestHasher();
 
 // How an engine hashes its parameters for /weights_checker (settled D8).
-enum class ParameterHashKind : std::uint8_t { kSha256Prefix };
+enum class ParameterHashKind : std::uint8_t { kSha256Prefix, kGpu };
 
 // A streaming parameter hash. Finish() gives 16 hexadecimal digits.
 class ParameterHasher {
  public:
   virtual ~ParameterHasher() = default;
-  virtual void Reset() = 0;
+  virtual void Reset(ByteCount total) = 0;  // how many bytes Update will bring: some hashes take that in first
   virtual void Update(Bytes bytes) = 0;
   virtual std::string Finish() = 0;
 };

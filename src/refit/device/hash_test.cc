@@ -67,7 +67,7 @@ TEST(ParameterHasher, IsTheFirstEightBytesOfSha256) {
                             {1000003, "0652f48c7e1a6970"}};
   const std::unique_ptr<ParameterHasher> hasher = MakeParameterHasher(ParameterHashKind::kSha256Prefix);
   for (const Golden& golden : goldens) {
-    hasher->Reset();
+    hasher->Reset(golden.size);
     const std::vector<std::byte> bytes = Pattern(golden.size);
     const std::size_t half = bytes.size() / 2;
     hasher->Update(Bytes(bytes).first(half));

@@ -93,7 +93,8 @@ Result<std::vector<weights::RankHashes>> Source::ExpectedHashes(std::uint32_t tp
                            weights::MakeSglangLayout(config, {TpRank(rank), static_cast<std::int64_t>(tp_size)}));
     weights::RankHashes hashes{TpRank(rank), {}};
     for (const weights::EngineParameter& parameter : layout.parameters) {
-      hasher->Reset();
+      hasher->Reset(static_cast<ByteCount>(parameter.row_count) * static_cast<ByteCount>(parameter.column_count) *
+                    weights::ItemSize(parameter.dtype));
       for (const weights::SourceSlice& slice : parameter.slices) {
         const auto index = manifest_->Find(slice.source);
         if (!index.has_value()) {

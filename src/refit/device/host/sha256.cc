@@ -8,6 +8,7 @@
 #include <string>
 
 #include "refit/base/check.h"
+#include "refit/device/gpu_hash.h"
 #include "refit/device/hash.h"
 
 namespace refit::device {
@@ -40,7 +41,7 @@ class Sha256 {
 
 class Sha256PrefixHasher final : public ParameterHasher {
  public:
-  void Reset() override { sha256_.Reset(); }
+  void Reset(ByteCount /*total*/) override { sha256_.Reset(); }
   void Update(Bytes bytes) override { sha256_.Update(bytes); }
   std::string Finish() override { return sha256_.FinishHex(kPrefixSize); }
 
@@ -51,8 +52,11 @@ class Sha256PrefixHasher final : public ParameterHasher {
 }  // namespace
 
 std::unique_ptr<ParameterHasher> MakeParameterHasher(ParameterHashKind kind) {
-  REFIT_CHECK(kind == ParameterHashKind::kSha256Prefix, "unknown hash kind");
-  return std::make_unique<Sha256PrefixHasher>();
+  switch (kind) {
+    case ParameterHashKind::kSha256Prefix: return std::make_unique<Sha256PrefixHasher>();
+    case ParameterHashKind::kGpu: return MakeGpuParameterHasher();
+  }
+  REFIT_CHECK(false, "unknown hash kind");
 }
 
 std::string Sha256Hex(Bytes bytes) {

@@ -69,7 +69,7 @@ std::map<std::string, std::string> RankModel::Checksums() const {
   const std::unique_ptr<device::ParameterHasher> hasher =
       device::MakeParameterHasher(device::ParameterHashKind::kSha256Prefix);
   for (std::size_t i = 0; i < layout_.parameters.size(); ++i) {
-    hasher->Reset();
+    hasher->Reset(bytes(i).size());
     hasher->Update(bytes(i));
     checksums.emplace(layout_.parameters[i].name, hasher->Finish());
   }
