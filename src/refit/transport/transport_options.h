@@ -5,17 +5,9 @@
 
 #pragma once
 
-#include <map>
-#include <string>
+#include "refit/transport/nixl/nixl_options.h"
 
 namespace refit::transport {
-
-// NeMo-RL's keys refit_cfg.nixl.{backend_name, backend_init_params}, and where the library is.
-struct NixlOptions {
-  std::string library;  // the wheel's folder, or libnixl_capi.so itself; empty: where the system finds it
-  std::string backend = "UCX";
-  std::map<std::string, std::string> backend_parameters;
-};
 
 struct TransportOptions {
   NixlOptions nixl;
