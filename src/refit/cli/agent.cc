@@ -13,8 +13,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "refit/cli/command.h"
+#include "refit/cli/link_flags.h"
 #include "refit/cli/role.h"
 #include "refit/config/guards.h"
 #include "refit/config/schema.h"
@@ -40,9 +42,15 @@ struct Flags {
   std::string listen = "127.0.0.1:0";
   std::string engine_program;
   std::string python = "python3";
+  std::string transport;
+  std::string piece_bytes;
+  std::string staging = "device";
+  std::vector<int> gpus;
+  std::string nixl_library;
 };
 
 constexpr ByteCount kReferenceLoadBytes = 4 * kMiB;
+constexpr ByteCount kGpuPieceBytes = 64 * kMiB;
 
 runtime::EngineKind KindOf(config::EngineChoice kind) {
   switch (kind) {
@@ -124,6 +132,34 @@ Result<Choice> Choose(const Flags& flags, const Invocation& invocation) {
   return choice;
 }
 
+// How weights come: --transport and what belongs to it.
+Status AddLink(const Flags& flags, const Choice& choice, runtime::AgentHostOptions& options) {
+  if (choice.job.has_value()) {
+    options.transport = choice.job->options.transport;
+    options.piece_bytes = choice.job->options.bucket_bytes.value_or(options.piece_bytes);
+  }
+  if (!flags.transport.empty()) {
+    options.transport = flags.transport;
+  }
+  options.gpus = flags.gpus;
+  if (!options.gpus.empty() && options.gpus.size() != options.tp_size) {
+    return InvalidArgument(fmt::format("--gpus names {} GPUs for {} ranks", options.gpus.size(), options.tp_size),
+                           "name one for each TP rank, in order");
+  }
+  if (options.transport == "cuda_ipc" && options.gpus.empty()) {
+    return InvalidArgument("--transport cuda_ipc needs --gpus", "name the GPU of each TP rank, as in --gpus 0,1");
+  }
+  if (!options.gpus.empty()) {
+    options.piece_bytes = kGpuPieceBytes;
+  }
+  if (!flags.piece_bytes.empty()) {
+    REFIT_ASSIGN_OR_RETURN(options.piece_bytes, ParsePieceBytes(flags.piece_bytes));
+  }
+  options.staging = flags.staging == "none" ? runtime::Staging::kNone : runtime::Staging::kDevice;
+  options.transports.nixl.library = flags.nixl_library;
+  return OkStatus();
+}
+
 Result<runtime::AgentHostOptions> MakeOptions(const Flags& flags, const Invocation& invocation) {
   REFIT_ASSIGN_OR_RETURN(const Choice choice, Choose(flags, invocation));
   const config::EngineOptions& engine = choice.engine;
@@ -159,6 +195,7 @@ Result<runtime::AgentHostOptions> MakeOptions(const Flags& flags, const Invocati
     options.run_directory = (folder / fmt::format("refit-agent-{}-{}", engine.slot, getpid())).string();
   }
   options.load_bytes = engine.load_bytes;
+  REFIT_RETURN_IF_ERROR(AddLink(flags, choice, options));
   options.pause_mode = ModeOf(choice.pause);
   if (options.kind == runtime::EngineKind::kSglang) {
     options.launch_deadline = config::kSglangLaunchDeadline;
@@ -204,6 +241,16 @@ Run AddAgent(CLI::App& app, const Invocation& invocation) {
   app.add_option("--admin-api-key-file", flags->admin_api_key_file,
                  "file whose first line is its admin key, where it has both (attach)");
   app.add_option("--load-bytes", flags->load_bytes, "what one update call carries (default 4MiB; sglang: 512MiB)");
+  app.add_option("--transport", flags->transport,
+                 "how weights come (default auto: cuda_ipc between GPUs, shm else); shm, cuda_ipc or nixl")
+      ->check(CLI::IsMember({"auto", "shm", "cuda_ipc", "nixl"}));
+  app.add_option("--gpus", flags->gpus, "the GPU of each TP rank, as this process numbers them (0,1)")->delimiter(',');
+  app.add_option("--staging", flags->staging,
+                 "cuda_ipc: device copies loads beside the engine first, none lets it read the sender's memory")
+      ->check(CLI::IsMember({"device", "none"}))
+      ->capture_default_str();
+  app.add_option("--piece-bytes", flags->piece_bytes, "what a link moves at once (default 4MiB; with --gpus 64MiB)");
+  app.add_option("--nixl-library", flags->nixl_library, "folder of the wheel nixl-cu13, or libnixl_capi.so itself");
   app.add_option("--pause-mode", flags->pause, "what a pause does with running requests (default abort)")
       ->check(CLI::IsMember({"abort", "retract", "in_place"}));
   app.add_option("--run-directory", flags->run_directory,

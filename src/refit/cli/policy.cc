@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "refit/cli/command.h"
+#include "refit/cli/link_flags.h"
 #include "refit/cli/role.h"
 
 namespace refit::cli {
@@ -27,6 +28,8 @@ struct Flags {
   std::uint32_t rank = 0;
   std::string source;
   std::string listen;
+  std::string device = "cpu";
+  std::string nixl_library;
 };
 
 Result<runtime::PolicyHostOptions> MakeOptions(const Flags& flags) {
@@ -54,6 +57,8 @@ Result<runtime::PolicyHostOptions> MakeOptions(const Flags& flags) {
   if (!flags.listen.empty()) {
     options.listen = flags.listen;
   }
+  REFIT_ASSIGN_OR_RETURN(options.gpu, ParseDevice("--device", flags.device));
+  options.transports.nixl.library = flags.nixl_library;
   if (options.source.empty()) {
     return InvalidArgument("--source is missing", "give a checkpoint folder, or --config FILE");
   }
@@ -83,6 +88,9 @@ Run AddPolicy(CLI::App& app, const Invocation&) {
   app.add_option("--controller", flags->controller, "the controller's address");
   app.add_option("--source", flags->source, "checkpoint folder that `refit sync --source policy-default` publishes");
   app.add_option("--listen", flags->listen, "host:port; port 0 takes a free one (default 127.0.0.1:0)");
+  app.add_option("--device", flags->device, "where the weights are kept: cpu (mapped files), or cuda:N")
+      ->capture_default_str();
+  app.add_option("--nixl-library", flags->nixl_library, "folder of the wheel nixl-cu13, or libnixl_capi.so itself");
   app.add_option("--config", flags->config, "the job's file; --rank picks its entry, other flags win over it");
   AddFormFlag(app, flags->form);
   app.footer("Example:\n  refit policy --rank 0 --controller 127.0.0.1:41233 --source models/smol");

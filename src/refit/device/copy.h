@@ -30,4 +30,10 @@ Status GuardMapped(std::string_view what, const std::function<void()>& touch);
 Status RunCopies(const stream::CopyPlan& plan, std::span<const Bytes> sources, MutableBytes target,
                  std::size_t entry_count, DigestHasher* hasher, std::vector<Digest>& digests);
 
+// The same pass with a second hash of entry 0's bytes alone, which goes on where `running` stands: the digest of a
+// tensor that crosses a link in several pieces, each of which begins with its chunk.
+Status RunCopiesOfChunk(const stream::CopyPlan& plan, std::span<const Bytes> sources, MutableBytes target,
+                        std::size_t entry_count, DigestHasher& hasher, DigestHasher& running,
+                        std::vector<Digest>& digests);
+
 }  // namespace refit::device

@@ -26,6 +26,8 @@ std::uint32_t EncodeKind(Kind kind) {
   return static_cast<std::uint32_t>(kind) + 1;
 }
 
+DigestKind KindOf(bool gpu_digests) { return gpu_digests ? DigestKind::kGpuHash : DigestKind::kXxh3; }
+
 void Encode(const sync::Stamp& stamp, v1::Stamp* out) {
   Encode(stamp.run, out->mutable_run());
   out->set_term(stamp.term.value());
@@ -248,15 +250,29 @@ void Encode(const OpenStream& open, v1::OpenStream* out) {
   out->set_slot(open.slot.value());
   Encode(open.policy_incarnation, out->mutable_policy_incarnation());
   out->mutable_tp_ranks()->Assign(open.tp_ranks.begin(), open.tp_ranks.end());
-  out->set_load_bytes(open.load_bytes);
+  for (const Offer& offer : open.offers) {
+    v1::Offer* wire = out->add_offers();
+    wire->set_transport(offer.transport);
+    wire->set_pieces(offer.unit == stream::PackUnit::kPiece);
+    wire->set_bytes(offer.bytes);
+    wire->set_gpu_digests(offer.digests == DigestKind::kGpuHash);
+  }
   out->set_budget_ns(open.budget.count());
 }
 Result<OpenStream> Decode(const v1::OpenStream& in) {
-  if (in.load_bytes() == 0 || in.tp_ranks_size() == 0) {
-    return InvalidArgument(StrCat("stream of slot ", in.slot(), " names no ranks or load_bytes 0"));
+  std::vector<Offer> offers;
+  for (const v1::Offer& wire : in.offers()) {
+    if (wire.bytes() == 0) {
+      return InvalidArgument(StrCat("stream of slot ", in.slot(), " offers buckets of 0 bytes"));
+    }
+    offers.push_back({wire.transport(), wire.pieces() ? stream::PackUnit::kPiece : stream::PackUnit::kLoad,
+                      wire.bytes(), KindOf(wire.gpu_digests())});
+  }
+  if (offers.empty() || in.tp_ranks_size() == 0) {
+    return InvalidArgument(StrCat("stream of slot ", in.slot(), " names no ranks or offers no transport"));
   }
   return OpenStream{Decode(in.stamp()), SlotIndex(in.slot()), DecodeId<Incarnation>(in.policy_incarnation()),
-                    Ranks(in),          in.load_bytes(),      Duration(in.budget_ns())};
+                    Ranks(in),          std::move(offers),    Duration(in.budget_ns())};
 }
 
 void Encode(const SenderMessage& message, v1::FromSender* out) {
@@ -264,6 +280,10 @@ void Encode(const SenderMessage& message, v1::FromSender* out) {
     v1::StreamOpened* wire = out->mutable_opened();
     wire->set_attempt(opened->attempt.packed());
     wire->set_transport_address(opened->transport_address);
+    wire->set_offer(opened->offer);
+    wire->set_gpu_digests(opened->digests == DigestKind::kGpuHash);
+    wire->set_slot_bytes(opened->slot_bytes);
+    wire->set_total_bytes(opened->total_bytes);
     for (const std::string& slot : opened->slots) {
       wire->add_slots(slot);
     }
@@ -282,9 +302,13 @@ void Encode(const SenderMessage& message, v1::FromSender* out) {
 Result<SenderMessage> Decode(const v1::FromSender& in) {
   if (in.has_opened()) {
     const v1::StreamOpened& wire = in.opened();
-    StreamOpened opened{
-        AttemptId::FromPacked(wire.attempt()), wire.transport_address(), {wire.slots().begin(), wire.slots().end()}};
-    return SenderMessage(std::move(opened));
+    return SenderMessage(StreamOpened{.attempt = AttemptId::FromPacked(wire.attempt()),
+                                      .offer = wire.offer(),
+                                      .digests = KindOf(wire.gpu_digests()),
+                                      .transport_address = wire.transport_address(),
+                                      .slots = {wire.slots().begin(), wire.slots().end()},
+                                      .slot_bytes = wire.slot_bytes(),
+                                      .total_bytes = wire.total_bytes()});
   }
   if (in.has_announcement()) {
     const v1::Announcement& wire = in.announcement();

@@ -18,24 +18,42 @@
 #include "refit/base/status.h"
 #include "refit/base/time.h"
 #include "refit/stream/bucket.h"
+#include "refit/stream/bucket_packer.h"
 #include "refit/sync/stamp.h"
 
 namespace refit::rpc {
+
+// How the digests of a stream are made: XXH3-128 by processors; where a GPU holds the bytes at either end, SGLang's GPU
+// hash (docs/decisions/0005).
+enum class DigestKind : std::uint8_t { kXxh3, kGpuHash };
+
+// A way in which a receiver can take a stream.
+struct Offer {
+  std::string transport;                            // "shm", "cuda_ipc", "nixl"
+  stream::PackUnit unit = stream::PackUnit::kLoad;  // loads are mapped in place, pieces are fetched
+  ByteCount bytes = 0;                              // of a load, or of a piece
+  DigestKind digests = DigestKind::kXxh3;           // those that it can check; kXxh3: it can check both
+  friend bool operator==(const Offer&, const Offer&) = default;
+};
 
 struct OpenStream {
   sync::Stamp stamp;  // incarnation: the engine's
   SlotIndex slot;
   Incarnation policy_incarnation;  // whom it is meant for
   std::vector<std::uint32_t> tp_ranks;
-  ByteCount load_bytes = 0;
-  Duration budget{};  // what is left of the transfer
+  std::vector<Offer> offers;  // at least one, in the order of the receiver's wishes
+  Duration budget{};          // what is left of the transfer
 };
 
 // First message of the sender. The slots live as long as the engine's incarnation.
 struct StreamOpened {
   AttemptId attempt;
+  std::uint32_t offer = 0;  // the one that is taken
+  DigestKind digests = DigestKind::kXxh3;
   std::string transport_address;   // where the receiver binds its link
-  std::vector<std::string> slots;  // descriptors of the load slots, for transport::Link::MapInPlace
+  std::vector<std::string> slots;  // descriptors of the slots, for transport::Link
+  ByteCount slot_bytes = 0;        // of the largest of them
+  ByteCount total_bytes = 0;       // that the stream will deliver
 };
 struct LoadAnnouncement {
   AttemptId attempt;

@@ -199,7 +199,11 @@ class FakePolicy final : public PolicyHandler {
     return NotFound("nothing leased");
   }
   void Serve(const OpenStream& open, SenderStream& stream) override {
-    EXPECT_TRUE(stream.Send(StreamOpened{open.stamp.attempt, "host:here", {"shm:/x:1"}}).ok());
+    EXPECT_EQ(open.offers.size(), 2U);
+    EXPECT_EQ(open.offers.back(), (Offer{"nixl", stream::PackUnit::kPiece, 512, DigestKind::kGpuHash}));
+    EXPECT_TRUE(
+        stream.Send(StreamOpened{open.stamp.attempt, 1, DigestKind::kGpuHash, "host:here", {"shm:/x:1"}, 4096, 8192})
+            .ok());
     for (std::uint64_t seq = 0; seq < 3; ++seq) {
       const stream::Bucket bucket{.seq = LoadSeq(seq), .entries = {}, .used = 0, .is_last = seq == 2};
       EXPECT_TRUE(stream.Send(LoadAnnouncement{open.stamp.attempt, open.stamp.incarnation, 0, bucket, {}}).ok());
@@ -216,13 +220,23 @@ TEST(LoadStream, AnnouncementsAndReleasesAlternate) {
   FakePolicy policy;
   const auto server = ServePolicy("127.0.0.1:0", policy);
   ASSERT_TRUE(server.has_value());
-  const OpenStream open{SomeStamp(), SlotIndex(0), Incarnation{{1, 1}}, {0}, 4096, seconds(10)};
+  const OpenStream open{.stamp = SomeStamp(),
+                        .slot = SlotIndex(0),
+                        .policy_incarnation = Incarnation{{1, 1}},
+                        .tp_ranks = {0},
+                        .offers = {{"shm", stream::PackUnit::kLoad, 4096, DigestKind::kXxh3},
+                                   {"nixl", stream::PackUnit::kPiece, 512, DigestKind::kGpuHash}},
+                        .budget = seconds(10)};
   {
     auto stream = ReceiverStream::Open((*server)->address(), open, exec::Now() + seconds(10));
     ASSERT_TRUE(stream.has_value());
     const auto opened = (*stream)->Next();
     ASSERT_TRUE(opened.has_value()) << opened.status().ToString();
     EXPECT_EQ(std::get<StreamOpened>(*opened).slots[0], "shm:/x:1");
+    EXPECT_EQ(std::get<StreamOpened>(*opened).offer, 1U);
+    EXPECT_EQ(std::get<StreamOpened>(*opened).digests, DigestKind::kGpuHash);
+    EXPECT_EQ(std::get<StreamOpened>(*opened).slot_bytes, 4096U);
+    EXPECT_EQ(std::get<StreamOpened>(*opened).total_bytes, 8192U);
     for (std::uint64_t seq = 0; seq < 3; ++seq) {
       const auto announced = (*stream)->Next();
       ASSERT_TRUE(announced.has_value());
@@ -253,7 +267,12 @@ TEST(LoadStream, AWaitingReceiverEndsAtItsDeadline) {
     }
   } policy;
   const auto server = ServePolicy("127.0.0.1:0", policy);
-  const OpenStream open{SomeStamp(), SlotIndex(0), Incarnation{{1, 1}}, {0}, 4096, seconds(10)};
+  const OpenStream open{.stamp = SomeStamp(),
+                        .slot = SlotIndex(0),
+                        .policy_incarnation = Incarnation{{1, 1}},
+                        .tp_ranks = {0},
+                        .offers = {{"shm", stream::PackUnit::kLoad, 4096, DigestKind::kXxh3}},
+                        .budget = seconds(10)};
   auto stream = ReceiverStream::Open((*server)->address(), open, exec::Now() + milliseconds(100));
   ASSERT_TRUE(stream.has_value());
   EXPECT_FALSE((*stream)->Next().has_value());

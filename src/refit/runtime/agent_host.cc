@@ -18,7 +18,7 @@
 #include "refit/rpc/controller_rpc.h"
 #include "refit/runtime/engine_life.h"
 #include "refit/runtime/reply_desk.h"
-#include "refit/transport/shm/shm_transport.h"
+#include "refit/runtime/transport_set.h"
 
 namespace refit::runtime {
 namespace {
@@ -109,7 +109,7 @@ class Host final : public AgentHost, public rpc::AgentHandler {
 
   // Launches, identifies and registers the next incarnation.
   Status NextLife() {
-    REFIT_ASSIGN_OR_RETURN(std::unique_ptr<EngineLife> life, EngineLife::Begin(options_, ++launches_, transport_));
+    REFIT_ASSIGN_OR_RETURN(std::unique_ptr<EngineLife> life, EngineLife::Begin(options_, ++launches_, transports_));
     REFIT_ASSIGN_OR_RETURN(
         membership_, controller_->RegisterAgent({.slot = options_.slot,
                                                  .incarnation = life->incarnation(),
@@ -175,7 +175,7 @@ class Host final : public AgentHost, public rpc::AgentHandler {
   }
 
   const AgentHostOptions options_;
-  transport::ShmTransport transport_;
+  TransportSet transports_{options_.transports};
   std::unique_ptr<rpc::ControllerClient> controller_;
   ReplyDesk<sync::AgentReply> desk_;
   rpc::Membership membership_;

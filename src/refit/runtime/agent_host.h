@@ -16,9 +16,14 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
+#include "refit/device/memory.h"
 #include "refit/sync/engine_call.h"
+#include "refit/transport/transport_options.h"
 
 namespace refit::runtime {
+
+// Where an engine on GPUs reads a load: in memory of its own GPU that the agent filled, or where the sender packed it.
+enum class Staging : std::uint8_t { kDevice, kNone };
 
 enum class EngineKind : std::uint8_t { kReference, kSglang, kAttach };
 
@@ -35,6 +40,12 @@ struct AgentHostOptions {
   std::string api_key{};                 // of /generate and of what the server tells; kSglang: demanded by it
   std::string run_directory;             // logs and key files of the engine
   ByteCount load_bytes = 4 * kMiB;       // settled D1: two of them stay in the last-level cache
+  std::string transport = "auto";        // or "shm", "cuda_ipc", "nixl", "loopback"
+  transport::TransportOptions transports{};
+  ByteCount piece_bytes = 4 * kMiB;  // over a link
+  // The GPU of each TP rank, as this process numbers them; empty: weights reach the engine through host memory.
+  std::vector<device::GpuOrdinal> gpus{};
+  Staging staging = Staging::kDevice;
   sync::PauseMode pause_mode = sync::PauseMode::kAbort;
   Duration launch_deadline = std::chrono::seconds(60);
   Duration call_deadline = std::chrono::seconds(10);

@@ -93,7 +93,7 @@ class Stage {
 
 Result<BenchShmReport> RunBenchShm(const BenchShmOptions& options, const std::function<void(std::string_view)>& note) {
   REFIT_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source, Source::Open(options.model));
-  REFIT_ASSIGN_OR_RETURN(const auto loads, source->Loads(options.load_bytes));
+  REFIT_ASSIGN_OR_RETURN(const auto loads, source->Cut(stream::PackUnit::kLoad, options.load_bytes));
   BenchShmReport report{.bytes = source->manifest()->total_size(),
                         .tensors = source->manifest()->tensor_count(),
                         .calls = loads->size(),

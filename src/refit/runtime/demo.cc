@@ -28,18 +28,22 @@ namespace refit::runtime {
 namespace {
 
 constexpr std::uint64_t kRandomSeed = 1;
-constexpr ByteCount kLoadBytes = 4 * kMiB;  // the agents' default
 constexpr int kCeilingPasses = 3;
 constexpr std::uint32_t kMaxNewTokens = 24;
 constexpr Duration kGenerateDeadline = std::chrono::seconds(120);
 constexpr Duration kVerifyDeadline = std::chrono::seconds(120);
 constexpr std::uint32_t kDefaultPolicies = 2;
+constexpr Duration kPythonDeadline = std::chrono::seconds(60);
+
+// The agents' default.
+ByteCount LoadBytesOf(EngineKind kind) { return kind == EngineKind::kSglang ? 512 * kMiB : 4 * kMiB; }
 
 // The largest of 3, 2, 1 that divides the model, or what was asked for, if it does.
 Result<DemoPlan> MakePlan(const DemoOptions& options, const std::string& model_folder) {
   REFIT_ASSIGN_OR_RETURN(const weights::ModelConfig config, checkpoint::ReadModelConfig(model_folder));
   DemoPlan plan{.model_folder = model_folder, .tp_size = options.tp_size, .policy_count = options.policy_count};
-  for (std::uint32_t size = 3; plan.tp_size == 0 && size > 0; --size) {
+  const std::uint32_t most = options.kind == EngineKind::kSglang ? 1 : 3;  // settled D17
+  for (std::uint32_t size = most; plan.tp_size == 0 && size > 0; --size) {
     if (size == 1 || weights::CheckTpSize(config, size).ok()) {
       plan.tp_size = size;
     }
@@ -96,14 +100,14 @@ class Listener {
   std::vector<checkpoint::TokenId> prompt_;
 };
 
-// What this memory allows for the same loads: both engines' streams, one after the other, on the same two cores.
+// What this memory allows for the same loads: the engines' streams, one after the other, on the same two cores.
 class Ceiling {
  public:
-  static Result<Ceiling> Open(const std::string& model_folder, std::uint32_t engine_count) {
+  static Result<Ceiling> Open(const std::string& model_folder, std::uint32_t engine_count, ByteCount load_bytes) {
     Ceiling ceiling;
     ceiling.engine_count_ = engine_count;
     REFIT_ASSIGN_OR_RETURN(ceiling.source_, Source::Open(model_folder));
-    REFIT_ASSIGN_OR_RETURN(const auto loads, ceiling.source_->Loads(kLoadBytes));
+    REFIT_ASSIGN_OR_RETURN(const auto loads, ceiling.source_->Cut(stream::PackUnit::kLoad, load_bytes));
     std::vector<stream::CopyPlan> plans;
     for (const stream::PackedBucket& load : *loads) {
       plans.push_back(load.copies);
@@ -149,15 +153,25 @@ class Demo {
     report_.logs_folder = options_.logs_folder;
     REFIT_ASSIGN_OR_RETURN(const Listener listener, Listener::Open(model, options_.prompt));
 
-    sink_.Line(
-        fmt::format("starting 1 controller, {} policy workers, {} agents with an engine each: TP {}, random weights",
-                    plan.policy_count, options_.engine_count, plan.tp_size));
+    std::string engine = "an engine";
+    if (options_.kind == EngineKind::kSglang) {
+      REFIT_ASSIGN_OR_RETURN(engine, FindSglang(options_.engine_program, options_.logs_folder));
+    }
+    sink_.Line(fmt::format("starting 1 controller, {} policy workers, {} with {}{}: TP {}, random weights",
+                           plan.policy_count,
+                           options_.engine_count == 1 ? "1 agent" : fmt::format("{} agents", options_.engine_count),
+                           engine, options_.engine_count == 1 ? "" : " each", plan.tp_size));
+    if (options_.kind == EngineKind::kSglang) {
+      sink_.Line(
+          fmt::format("a server takes from 20 s to minutes to start: tail -f {}/engine-0-1.log", options_.logs_folder));
+    }
     DemoFleet fleet(options_, plan, interrupted_);
     REFIT_RETURN_IF_ERROR(fleet.Start());
     report_.controller = fleet.controller();
     REFIT_RETURN_IF_ERROR(Listen("before", listener, fleet));
     REFIT_RETURN_IF_ERROR(checkpoint::WriteAlteredCheckpoint(model, altered_));
-    REFIT_ASSIGN_OR_RETURN(const Ceiling ceiling, Ceiling::Open(model, options_.engine_count));
+    REFIT_ASSIGN_OR_RETURN(const Ceiling ceiling,
+                           Ceiling::Open(model, options_.engine_count, LoadBytesOf(options_.kind)));
     for (const auto& [name, source] : {std::pair<std::string, std::string>("the real weights", ""),
                                        std::pair<std::string, std::string>("an altered set", altered_),
                                        std::pair<std::string, std::string>("the real weights again", "")}) {
@@ -230,6 +244,30 @@ class Demo {
 };
 
 }  // namespace
+
+Result<std::string> FindSglang(const std::string& python, const std::string& logs_folder) {
+  // Without importing it: that takes seconds, and on the CPU an environment of its own.
+  constexpr const char* kAsk = "import importlib.metadata as m; print('SGLang ' + m.version('sglang'), flush=True)";
+  engine::process::ChildOptions options{.arguments = {python, "-c", kAsk},
+                                        .environment = {},
+                                        .log_path = logs_folder + "/python.log",
+                                        .ready_prefix = "SGLang "};
+  if (python.find('/') == std::string::npos) {
+    options.arguments.insert(options.arguments.begin(), "/usr/bin/env");
+  }
+  constexpr const char* kRemedy =
+      "name the Python that has it: --python PATH; without a GPU, tools/sglang/install_cpu.sh 0.5.23 installs one and "
+      "prints its path";
+  auto child = engine::process::ChildProcess::Start(options);
+  if (!child.has_value()) {
+    return NotFound(fmt::format("{} cannot be started", python), kRemedy);
+  }
+  const auto version = child->WaitReady(exec::Now() + kPythonDeadline);
+  if (!version.has_value()) {
+    return NotFound(fmt::format("{} has no SGLang: {}", python, child->LastOutput()), kRemedy);
+  }
+  return fmt::format("SGLang {}", *version);
+}
 
 double CeilingShare(const DemoRefit& refit) {
   return refit.report.seconds > 0 ? refit.ceiling_seconds / refit.report.seconds : 0;

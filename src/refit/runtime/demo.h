@@ -1,8 +1,9 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The demo: a whole job on this machine, as child processes of the refit program. Engines start with random weights and
-// are refitted three times; then every byte that they serve is proven. No command line and no JSON in here.
+// The demo: a whole job on this machine, as child processes of the refit program. Engines, ours or SGLang's, start with
+// random weights and are refitted three times; then every byte that they serve is proven. The text of a prompt becomes
+// tokens here, and tokens become text here: an engine needs no tokenizer. No command line and no JSON in here.
 
 #pragma once
 
@@ -14,14 +15,17 @@
 #include "refit/base/status.h"
 #include "refit/base/time.h"
 #include "refit/rpc/report.h"
+#include "refit/runtime/agent_host.h"
 
 namespace refit::runtime {
 
 struct DemoOptions {
-  std::string program;         // refit itself
-  std::string engine_program;  // refit-engine
-  std::string model_folder;    // a checkpoint; or
-  std::string random_shape;    // a name of checkpoint::RandomShape, made in cache_folder
+  std::string program;                       // refit itself
+  EngineKind kind = EngineKind::kReference;  // or kSglang
+  std::string engine_program;                // refit-engine; kSglang: the Python that has SGLang
+  std::vector<std::string> engine_args;      // kSglang: more arguments of its server
+  std::string model_folder;                  // a checkpoint; or
+  std::string random_shape;                  // a name of checkpoint::RandomShape, made in cache_folder
   std::string cache_folder;
   std::string logs_folder;    // made here
   std::uint32_t tp_size = 0;  // 0: the largest of 3, 2, 1 that divides the model
@@ -31,7 +35,7 @@ struct DemoOptions {
   std::string family = "c";
   enum class After : std::uint8_t { kEnd, kKeepRunning } after = After::kEnd;  // kKeepRunning: until interrupted
   std::string prompt = "What is the capital of France?";
-  Duration start_deadline = std::chrono::seconds(90);
+  Duration launch_deadline = std::chrono::seconds(90);
   Duration sync_deadline = std::chrono::seconds(120);
 };
 
@@ -70,6 +74,10 @@ class DemoSink {
   virtual void Progress(const rpc::SyncProgress& progress) = 0;
   virtual void Done(const DemoReport& report) = 0;  // everything is measured and proven; the roles still run
 };
+
+// "SGLang 0.5.23", asked of a Python without starting a server. NOT_FOUND where there is no such program, or it has
+// none.
+Result<std::string> FindSglang(const std::string& python, const std::string& logs_folder);
 
 // Everything that it started is ended when it returns, and its shared memory removed, whatever happened. interrupted is
 // asked often, from another thread: true ends the demo soon, as CANCELLED.

@@ -18,6 +18,7 @@ namespace {
 
 constexpr Duration kInterruptInterval = std::chrono::milliseconds(50);
 constexpr Duration kStopDeadline = std::chrono::seconds(8);
+constexpr Duration kRegisterDeadline = std::chrono::seconds(60);
 
 // The first word of "127.0.0.1:4711 pid=12", or what follows `key`.
 std::string FieldOf(const std::string& ready, const std::string& key) {
@@ -53,19 +54,32 @@ DemoFleet::~DemoFleet() { Stop(); }
 Status DemoFleet::WriteConfig() const {
   const std::string model = checkpoint::Quote(plan_.model_folder);  // a JSON string is a YAML string
   std::string text = fmt::format(
-      "job: {{name: demo, profile: {}}}\nverify: always\ndeadlines: {{launch: 120s, register: 60s, update: 60s, call: "
+      "job: {{name: demo, profile: {}}}\nverify: always\ndeadlines: {{launch: {}s, register: 60s, update: 60s, call: "
       "30s}}\n"
       "policies:\n",
-      options_.strict ? "strict" : "resilient");
+      options_.strict ? "strict" : "resilient",
+      std::chrono::duration_cast<std::chrono::seconds>(options_.launch_deadline).count());
   for (std::uint32_t rank = 0; rank < plan_.policy_count; ++rank) {
     text += fmt::format("  - {{rank: {}, source: {}}}\n", rank, model);
   }
   text += "engines:\n";
   for (std::uint32_t slot = 0; slot < options_.engine_count; ++slot) {
-    text += fmt::format("  - {{slot: {}, tp: {}, args: [--model, {}, --family, {}, --load-format, dummy]}}\n", slot,
-                        plan_.tp_size, model, options_.family);
+    text += fmt::format("  - {{slot: {}, tp: {}, {}}}\n", slot, plan_.tp_size, EngineText(model));
   }
   return checkpoint::WriteFile(config_path_, text);
+}
+
+// Its kind and arguments. Random weights to begin with, and no tokenizer; idle schedulers would spin.
+std::string DemoFleet::EngineText(const std::string& model) const {
+  if (options_.kind == EngineKind::kReference) {
+    return fmt::format("args: [--model, {}, --family, {}, --load-format, dummy]", model, options_.family);
+  }
+  std::string text = fmt::format(
+      "kind: sglang, args: [--model-path, {}, --load-format, dummy, --skip-tokenizer-init, --sleep-on-idle", model);
+  for (const std::string& argument : options_.engine_args) {
+    text += ", " + checkpoint::Quote(argument);
+  }
+  return text + "]";
 }
 
 Status DemoFleet::Launch(const std::string& name, std::vector<std::string> arguments, const std::string& ready_prefix) {
@@ -88,7 +102,7 @@ Status DemoFleet::Launch(const std::string& name, std::vector<std::string> argum
 }
 
 Result<std::string> DemoFleet::WaitReady(std::size_t child) {
-  auto ready = children_[child].WaitReady(exec::Now() + options_.start_deadline);
+  auto ready = children_[child].WaitReady(exec::Now() + options_.launch_deadline + kRegisterDeadline);
   if (!ready.has_value() && interrupted_()) {
     return Status(StatusCode::kCancelled, "interrupted");
   }
@@ -108,7 +122,8 @@ Status DemoFleet::Start() {
   for (std::uint32_t slot = 0; slot < options_.engine_count; ++slot) {
     REFIT_RETURN_IF_ERROR(Launch(fmt::format("agent-{}", slot),
                                  {"agent", "--slot", std::to_string(slot), "--controller", controller_,
-                                  "--engine-program", options_.engine_program, "--run-directory", options_.logs_folder},
+                                  options_.kind == EngineKind::kSglang ? "--python" : "--engine-program",
+                                  options_.engine_program, "--run-directory", options_.logs_folder},
                                  "refit agent: ready address="));
   }
   for (std::size_t child = 1; child < children_.size(); ++child) {

@@ -48,6 +48,7 @@ class DemoFleet {
     bool over = false;
   };
   Status WriteConfig() const;
+  std::string EngineText(const std::string& model) const;  // an entry of the job's file
   Status Launch(const std::string& name, std::vector<std::string> arguments, const std::string& ready_prefix);
   Result<std::string> WaitReady(std::size_t child);
 

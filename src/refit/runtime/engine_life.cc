@@ -42,10 +42,34 @@ Status WritePrivateFile(const std::string& path, const std::string& text) {
   return written ? OkStatus() : FailedPrecondition(StrCat("cannot write ", path), "free some disk space");
 }
 
+// How this agent takes weights, best first (docs/configuration.md, transport.name).
+std::vector<rpc::Offer> MakeOffers(const AgentHostOptions& options) {
+  const bool on_gpu = !options.gpus.empty();
+  const rpc::DigestKind digests = on_gpu ? rpc::DigestKind::kGpuHash : rpc::DigestKind::kXxh3;
+  // A piece is never larger than a load: each then opens at most one.
+  const rpc::Offer pieces{.transport = {},
+                          .unit = stream::PackUnit::kPiece,
+                          .bytes = std::min(options.piece_bytes, options.load_bytes),
+                          .digests = digests};
+  const rpc::Offer loads{
+      .transport = {}, .unit = stream::PackUnit::kLoad, .bytes = options.load_bytes, .digests = rpc::DigestKind::kXxh3};
+  const auto offer = [&](const std::string& name) {
+    const bool fetches =
+        name == "nixl" || name == "loopback" || (name == "cuda_ipc" && options.staging == Staging::kDevice);
+    rpc::Offer one = fetches ? pieces : loads;
+    one.transport = name;
+    return one;
+  };
+  if (options.transport != "auto") {
+    return {offer(options.transport)};
+  }
+  return on_gpu ? std::vector<rpc::Offer>{offer("cuda_ipc"), offer("shm")} : std::vector<rpc::Offer>{offer("shm")};
+}
+
 }  // namespace
 
-EngineLife::EngineLife(const AgentHostOptions& options, transport::Transport& transport)
-    : options_(options), incarnation_{exec::RandomId()}, mailbox_(kMailboxCapacity), memory_(transport, incarnation_) {}
+EngineLife::EngineLife(const AgentHostOptions& options, TransportSet& transports)
+    : options_(options), incarnation_{exec::RandomId()}, mailbox_(kMailboxCapacity), transports_(transports) {}
 
 EngineLife::~EngineLife() {
   if (child_.has_value()) {
@@ -55,14 +79,15 @@ EngineLife::~EngineLife() {
 }
 
 Result<std::unique_ptr<EngineLife>> EngineLife::Begin(const AgentHostOptions& options, std::uint32_t launch_number,
-                                                      transport::Transport& transport) {
-  std::unique_ptr<EngineLife> life(new EngineLife(options, transport));
+                                                      TransportSet& transports) {
+  std::unique_ptr<EngineLife> life(new EngineLife(options, transports));
   switch (options.kind) {
     case EngineKind::kReference: REFIT_RETURN_IF_ERROR(life->Launch(launch_number)); break;
     case EngineKind::kSglang: REFIT_RETURN_IF_ERROR(life->LaunchSglang(launch_number)); break;
     case EngineKind::kAttach: REFIT_RETURN_IF_ERROR(life->Attach()); break;
   }
   REFIT_RETURN_IF_ERROR(life->Identify());
+  REFIT_ASSIGN_OR_RETURN(life->memory_, ReceiverMemory::Make(transports, life->incarnation_, options.gpus));
   return life;
 }
 
@@ -230,9 +255,10 @@ void EngineLife::Carry(peer::StartTransfer& effect) {
       LoadReceiverOptions{.start = std::move(effect),
                           .slot = options_.slot,
                           .tp_size = options_.tp_size,
+                          .offers = MakeOffers(options_),
                           .load_bytes = options_.load_bytes,
                           .split = profile_.dtype_split},
-      memory_, [this](peer::EngineAgentEvent event) { static_cast<void>(Post(std::move(event))); }, delivered_);
+      *memory_, [this](peer::EngineAgentEvent event) { static_cast<void>(Post(std::move(event))); }, delivered_);
 }
 
 // An update may still wait for the caller, or be under way there: what it uses goes after it, in the caller's order.
@@ -240,6 +266,10 @@ void EngineLife::Carry(const peer::StopTransfer& effect) {
   receiver_->Stop();
   const Status posted = caller_->Post([this, effect] {
     receiver_.reset();  // no thread works for the attempt any more
+    if (memory_->exhausted() && child_.has_value()) {
+      observe::LogError(StrCat("engine ", options_.slot, ": reads could not be fenced twice; the engine is ended"));
+      child_->Kill();
+    }
     static_cast<void>(Post(peer::TransferFenced{effect.attempt}));
   });
   if (!posted.ok()) {

@@ -24,8 +24,8 @@
 #include "refit/rpc/controller_rpc.h"
 #include "refit/runtime/agent_host.h"
 #include "refit/runtime/load_receiver.h"
-#include "refit/runtime/sender_memory.h"
-#include "refit/transport/transport.h"
+#include "refit/runtime/receiver_memory.h"
+#include "refit/runtime/transport_set.h"
 
 namespace refit::runtime {
 
@@ -33,7 +33,7 @@ class EngineLife {
  public:
   // Launches or attaches, waits until it answers, and reads who it is. launch_number names its log and key files.
   static Result<std::unique_ptr<EngineLife>> Begin(const AgentHostOptions& options, std::uint32_t launch_number,
-                                                   transport::Transport& transport);
+                                                   TransportSet& transports);
   ~EngineLife();
   EngineLife(const EngineLife&) = delete;
   EngineLife& operator=(const EngineLife&) = delete;
@@ -52,7 +52,7 @@ class EngineLife {
   Result<std::vector<engine::RankHashes>> Checksums();  // Thread: any
 
  private:
-  EngineLife(const AgentHostOptions& options, transport::Transport& transport);
+  EngineLife(const AgentHostOptions& options, TransportSet& transports);
   Status Launch(std::uint32_t launch_number);
   Status LaunchSglang(std::uint32_t launch_number);
   Status Connect(const std::string& admin_key);  // to url_
@@ -80,7 +80,8 @@ class EngineLife {
   std::optional<Status> ended_;
   std::atomic<ByteCount> delivered_ = 0;
   exec::Mailbox<peer::EngineAgentEvent> mailbox_;
-  SenderMemory memory_;
+  TransportSet& transports_;
+  std::unique_ptr<ReceiverMemory> memory_;
   std::unique_ptr<LoadReceiver> receiver_;
   std::optional<exec::Lane> caller_;  // destroyed before receiver_ and engine_, which its tasks use
 };

@@ -11,7 +11,6 @@
 
 #include "refit/base/mutant.h"
 #include "refit/base/str.h"
-#include "refit/device/shared_memory.h"
 #include "refit/exec/clock.h"
 #include "refit/stream/bucket.h"
 
@@ -24,7 +23,7 @@ constexpr Duration kCallerExit = std::chrono::seconds(60);
 
 }  // namespace
 
-LoadReceiver::LoadReceiver(LoadReceiverOptions options, SenderMemory& memory,
+LoadReceiver::LoadReceiver(LoadReceiverOptions options, ReceiverMemory& memory,
                            std::function<void(peer::EngineAgentEvent)> post, std::atomic<ByteCount>& delivered)
     : options_(std::move(options)),
       deadline_(exec::Now() + options_.start.budget),
@@ -40,6 +39,10 @@ LoadReceiver::~LoadReceiver() {
   // The caller's last answer may have brought us here while it still counts itself out.
   static_cast<void>(
       shared_.Wait([](const Shared& shared) { return shared.in_flight == 0; }, exec::Now() + kCallerExit));
+  streams_.clear();  // fences what links still read
+  if (failed_) {
+    memory_.DropLinks();
+  }
 }
 
 void LoadReceiver::Stop() {
@@ -48,6 +51,9 @@ void LoadReceiver::Stop() {
     for (Stream& stream : streams_) {
       if (stream.channel != nullptr) {
         stream.channel->Cancel();
+      }
+      if (stream.puller != nullptr) {
+        stream.puller->Stop();
       }
     }
   });
@@ -60,6 +66,7 @@ void LoadReceiver::Run() {
     status = WaitForCaller();
   }
   if (!status.ok()) {
+    failed_ = true;
     post_(peer::TransferFailed{attempt, std::move(status)});
     return;
   }
@@ -95,7 +102,7 @@ Status LoadReceiver::OpenStreams() {
                                                       .slot = options_.slot,
                                                       .policy_incarnation = stream.source.incarnation,
                                                       .tp_ranks = stream.source.tp_ranks,
-                                                      .load_bytes = options_.load_bytes,
+                                                      .offers = options_.offers,
                                                       .budget = deadline_ - exec::Now()},
                                                      deadline_));
     const bool stopped = shared_.With([&](Shared& shared) {
@@ -116,19 +123,62 @@ Status LoadReceiver::OpenStreams() {
     if (opened == nullptr || opened->attempt != start.stamp.attempt) {
       return Aborted(StrCat("policy rank ", stream.source.policy, " did not open the stream of this attempt"));
     }
-    for (const std::string& descriptor : opened->slots) {
-      REFIT_ASSIGN_OR_RETURN(SenderMemory::LoadSlotObject slot,
-                             memory_.Map(opened->transport_address, descriptor, deadline_));
-      stream.slots.push_back(std::move(slot));
+    REFIT_RETURN_IF_ERROR(Open(stream, *opened, used));
+  }
+  memory_.in_place().Retain(used);
+  return OkStatus();
+}
+
+// By the transport that the sender took of those offered.
+Status LoadReceiver::Open(Stream& stream, const rpc::StreamOpened& opened, std::set<std::string>& used) {
+  const std::string whom = StrCat("policy rank ", stream.source.policy);
+  if (opened.offer >= options_.offers.size()) {
+    return Aborted(StrCat(whom, " took offer ", opened.offer, " of ", options_.offers.size()));
+  }
+  const rpc::Offer& offer = options_.offers[opened.offer];
+  if (offer.unit == stream::PackUnit::kLoad) {
+    for (const std::string& descriptor : opened.slots) {
+      REFIT_ASSIGN_OR_RETURN(SharedLoad* const slot,
+                             memory_.in_place().Map(offer.transport, opened.transport_address, descriptor, deadline_));
+      stream.slots.push_back(slot);
       used.insert(descriptor);
     }
+    return OkStatus();
   }
-  memory_.Retain(used);
-  return OkStatus();
+  REFIT_ASSIGN_OR_RETURN(
+      ReceiverMemory::LinkEnd* const end,
+      memory_.Bind(stream.source.tp_ranks.front(), offer.transport, opened.transport_address, deadline_));
+  REFIT_ASSIGN_OR_RETURN(std::unique_ptr<LoadPuller> puller,
+                         LoadPuller::Start({.whom = whom,
+                                            .attempt = options_.start.stamp.attempt,
+                                            .incarnation = options_.start.stamp.incarnation,
+                                            .opened = opened,
+                                            .load_bytes = options_.load_bytes,
+                                            .deadline = deadline_},
+                                           *stream.channel, *end->link, end->memory));
+  const bool stopped = shared_.With([&](Shared& shared) {
+    stream.puller = std::move(puller);
+    return shared.stopped;
+  });
+  return stopped ? Aborted("the transfer was stopped") : OkStatus();
 }
 
 // The next load of a stream as a batch; nothing at its end.
 Result<std::optional<stream::Batch>> LoadReceiver::Pull(Stream& stream) {
+  if (stream.puller == nullptr) {
+    return PullInPlace(stream);
+  }
+  REFIT_ASSIGN_OR_RETURN(std::optional<PulledLoad> pulled, stream.puller->Next());
+  if (!pulled.has_value()) {
+    return std::optional<stream::Batch>();
+  }
+  stream.load = pulled->load;
+  stream.seq = LoadSeq(pulled->number);
+  stream.used = pulled->used;
+  return std::optional(std::move(pulled->tensors));
+}
+
+Result<std::optional<stream::Batch>> LoadReceiver::PullInPlace(Stream& stream) {
   const std::string whom = StrCat("policy rank ", stream.source.policy);
   while (!stream.saw_last) {
     REFIT_ASSIGN_OR_RETURN(const rpc::SenderMessage message, stream.channel->Next());
@@ -147,11 +197,11 @@ Result<std::optional<stream::Batch>> LoadReceiver::Pull(Stream& stream) {
       return DataLoss(StrCat(whom, " announced load ", load->bucket.seq, " in slot ", load->slot_index,
                              ", expected load ", stream.next));
     }
-    const ByteCount capacity = stream.slots[load->slot_index].object.size() - device::kLoadHeaderSize;
-    REFIT_RETURN_IF_ERROR(stream::CheckBucket(load->bucket, capacity).WithContext(whom));
+    SharedLoad* const slot = stream.slots[load->slot_index];
+    REFIT_RETURN_IF_ERROR(stream::CheckBucket(load->bucket, slot->capacity()).WithContext(whom));
     stream.next = stream.next.Next();
     stream.saw_last = load->bucket.is_last;
-    stream.slot_index = load->slot_index;
+    stream.load = slot;
     stream.seq = load->bucket.seq;
     stream.used = load->bucket.used;
     if (load->bucket.entries.empty() && load->bucket.is_last) {
@@ -199,7 +249,7 @@ LoadReceiver::PreparedCall LoadReceiver::MakeCall(const stream::AlignedGroup& gr
   prepared.call.ranks.resize(options_.tp_size);
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const Stream& stream = streams_[i];
-    engine::RankPayload payload{{stream.slots[stream.slot_index].name, stream.used}, {}};
+    engine::RankPayload payload;
     payload.tensors.reserve(group[i].size());
     ByteCount bytes = 0;
     for (const stream::BatchTensor& tensor : group[i]) {
@@ -207,10 +257,12 @@ LoadReceiver::PreparedCall LoadReceiver::MakeCall(const stream::AlignedGroup& gr
       bytes += *weights::SizeOf(tensor.spec);  // checked when the load was
     }
     const std::size_t ranks = stream.source.tp_ranks.size();
-    prepared.uses.push_back({stream.slots[stream.slot_index].object, static_cast<std::int32_t>(ranks)});
+    prepared.uses.push_back({stream.load, ranks});
     prepared.totals.tensors += group[i].size() * ranks;
     prepared.totals.bytes += bytes * ranks;
-    for (const std::uint32_t rank : stream.source.tp_ranks) {
+    for (std::size_t reader = 0; reader < ranks; ++reader) {
+      const std::uint32_t rank = stream.source.tp_ranks[reader];
+      payload.load = stream.load->Describe(reader, stream.used);
       prepared.call.ranks[REFIT_MUTANT("RC-PAY-03/rotate-streams", rank, (rank + 1) % options_.tp_size)] = payload;
     }
   }
@@ -239,8 +291,13 @@ void LoadReceiver::PostNext(engine::Engine& engine, const peer::PostUpdate& upda
   if (installed) {
     delivered_ += prepared.totals.bytes;
     for (const SpentLoad& spent : prepared.spent) {
-      // A sender that is gone is noticed by the loop, which reads from it.
-      static_cast<void>(streams_[spent.stream].channel->Release({options_.start.stamp.attempt, spent.seq}));
+      Stream& stream = streams_[spent.stream];
+      if (stream.puller != nullptr) {
+        stream.puller->GiveBack(spent.seq.value());
+      } else {
+        // A sender that is gone is noticed by the loop, which reads from it.
+        static_cast<void>(stream.channel->Release({options_.start.stamp.attempt, spent.seq}));
+      }
     }
   }
   // One step: the loop sees nothing in flight only after the answer is in the mailbox, and the destructor waits for it.
@@ -259,7 +316,7 @@ sync::Answer LoadReceiver::Install(engine::Engine& engine, const PreparedCall& p
   const Instant until = exec::Now() + deadline;
   const auto add_readers = [&prepared] {
     for (const LoadUse& use : prepared.uses) {
-      device::LoadSlot(use.object).AddReaders(use.readers);
+      use.load->AddReaders(use.readers);
     }
   };
   // Before the POST, never after: a fast rank would take the count to 0 and unlink the object (RC-PAY-09).
@@ -277,9 +334,8 @@ sync::Answer LoadReceiver::Install(engine::Engine& engine, const PreparedCall& p
     return answer;
   }
   for (const LoadUse& use : prepared.uses) {
-    const device::LoadSlot slot(use.object);
-    if (!exec::WaitUntil([&slot] { return slot.free(); }, until)) {
-      return {sync::AnswerKind::kNone, StrCat("a rank still holds its load, count ", slot.count()), answer.elapsed};
+    if (!exec::WaitUntil([&use] { return use.load->free(); }, until)) {
+      return {sync::AnswerKind::kNone, StrCat("a rank still holds its load, ", use.load->HeldText()), answer.elapsed};
     }
   }
   return answer;

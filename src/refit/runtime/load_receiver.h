@@ -3,7 +3,7 @@
 //
 // The agent's receive loop: pulls announcements from every stream, aligns names across ranks, and turns each aligned
 // group into prepared `update` calls. Preparing call k+1 overlaps with installing k. Bytes stay where the sender packed
-// them: the engine's ranks map the load slots themselves.
+// them and the engine's ranks map the load slots themselves, or come over a link (load_puller.h).
 
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,7 +24,9 @@
 #include "refit/exec/watched.h"
 #include "refit/peer/engine_agent.h"
 #include "refit/rpc/load_stream.h"
-#include "refit/runtime/sender_memory.h"
+#include "refit/runtime/load_puller.h"
+#include "refit/runtime/receiver_memory.h"
+#include "refit/runtime/shared_load.h"
 #include "refit/stream/name_aligner.h"
 #include "refit/stream/update_group.h"
 #include "refit/sync/engine_call.h"
@@ -34,7 +37,8 @@ struct LoadReceiverOptions {
   peer::StartTransfer start;
   SlotIndex slot;
   std::uint32_t tp_size = 1;
-  ByteCount load_bytes = 0;
+  std::vector<rpc::Offer> offers;
+  ByteCount load_bytes = 0;  // of one update call, at most, but for one tensor that is larger
   stream::DTypeSplit split = stream::DTypeSplit::kMixed;
 };
 
@@ -42,7 +46,7 @@ class LoadReceiver {
  public:
   // post carries LoadReady, TransferEnded and TransferFailed to the agent's loop; delivered counts bytes over ranks.
   // Everything passed by reference outlives the receiver.
-  LoadReceiver(LoadReceiverOptions options, SenderMemory& memory, std::function<void(peer::EngineAgentEvent)> post,
+  LoadReceiver(LoadReceiverOptions options, ReceiverMemory& memory, std::function<void(peer::EngineAgentEvent)> post,
                std::atomic<ByteCount>& delivered);
   ~LoadReceiver();  // Stop(), then waits for the loop
   LoadReceiver(const LoadReceiver&) = delete;
@@ -56,9 +60,9 @@ class LoadReceiver {
   void Stop();
 
  private:
-  struct LoadUse {  // a load slot that a call's ranks open
-    MutableBytes object;
-    std::int32_t readers = 0;
+  struct LoadUse {  // a load that a call's ranks open
+    SharedLoad* load = nullptr;
+    std::size_t readers = 0;
   };
   struct SpentLoad {
     std::size_t stream = 0;
@@ -73,12 +77,13 @@ class LoadReceiver {
   struct Stream {
     sync::StreamSource source;
     std::unique_ptr<rpc::ReceiverStream> channel;
-    std::vector<SenderMemory::LoadSlotObject> slots;
-    LoadSeq next;  // expected
+    std::vector<SharedLoad*> slots;  // in place: the sender's
+    LoadSeq next;                    // expected
     bool saw_last = false;
-    std::uint32_t slot_index = 0;  // of the current load
-    LoadSeq seq;                   // of the current load
-    ByteCount used = 0;            // of the current load
+    std::unique_ptr<LoadPuller> puller;  // over a link: of loads of ours
+    SharedLoad* load = nullptr;          // the current one
+    LoadSeq seq;                         // of the current load
+    ByteCount used = 0;                  // of the current load
   };
   struct Shared {
     std::deque<PreparedCall> ready;
@@ -90,7 +95,9 @@ class LoadReceiver {
   void Run();
   Status ReceiveAll();
   Status OpenStreams();
+  Status Open(Stream& stream, const rpc::StreamOpened& opened, std::set<std::string>& used);
   Result<std::optional<stream::Batch>> Pull(Stream& stream);
+  Result<std::optional<stream::Batch>> PullInPlace(Stream& stream);
   Status Prepare(const stream::AlignedGroup& group, const std::vector<std::size_t>& spent);
   PreparedCall MakeCall(const stream::AlignedGroup& group) const;
   static sync::Answer Install(engine::Engine& engine, const PreparedCall& prepared, Duration deadline);
@@ -98,11 +105,12 @@ class LoadReceiver {
 
   const LoadReceiverOptions options_;
   const Instant deadline_;
-  SenderMemory& memory_;
+  ReceiverMemory& memory_;
   const std::function<void(peer::EngineAgentEvent)> post_;
   std::atomic<ByteCount>& delivered_;
   std::vector<Stream> streams_;  // built by the loop before the first LoadReady; then channels are used by both threads
   exec::Watched<Shared> shared_;
+  bool failed_ = false;  // written by the loop, read when it has ended
   std::thread loop_;
 };
 

@@ -1,12 +1,13 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends one attempt's loads to one receiver: pack load k+1 while k is being installed (two load slots alternate).
-// One memory pass: RunCopies packs and hashes straight into the slot that the engine's ranks map.
+// Sends one attempt's buckets to one receiver: loads that its engine's ranks map in place, or pieces that it fetches.
+// Bucket k+1 is packed while k is being taken.
 
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,52 +17,53 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
-#include "refit/device/shared_memory.h"
+#include "refit/device/memory.h"
 #include "refit/rpc/load_stream.h"
+#include "refit/runtime/load_packer.h"
+#include "refit/runtime/slot_memory.h"
 #include "refit/runtime/source.h"
+#include "refit/runtime/transport_set.h"
 #include "refit/sync/command.h"
-#include "refit/transport/shm/shm_transport.h"
 
 namespace refit::runtime {
 
-// The load slots of one receiver (a slot of the fleet): shared-memory objects that outlive a refit and an incarnation.
-// An object whose count did not come back is never reused (settled D2).
+// What a stream sends, as sender and receiver agreed on it.
+struct SendPlan {
+  rpc::StreamOpened opened;
+  std::shared_ptr<const std::vector<stream::PackedBucket>> buckets;
+};
+
+// The slots of one receiver (a slot of the fleet), per transport: they outlive a refit and an incarnation.
 //
 // Small loads go round among a few slots, so that the latencies of announcing, posting and releasing are hidden behind
 // copies; four 4 MiB loads still fit the last-level cache. A tensor much larger than that has one slot of its own: its
-// copy hides everything else. Bench: two slots 0.58 of the ceiling, four 0.64 (qwen3-0.6b, 16 cores).
+// copy hides everything else. Bench: two slots 0.58 of the ceiling, four 0.64 (qwen3-0.6b, 16 cores). Pieces go round
+// among a few more, since each is pulled, checked and released.
 class LoadSlotSet {
  public:
-  LoadSlotSet(SlotIndex slot, transport::ShmTransport& transport) : slot_(slot), transport_(transport) {}
-  ~LoadSlotSet();
-  LoadSlotSet(const LoadSlotSet&) = delete;
-  LoadSlotSet& operator=(const LoadSlotSet&) = delete;
+  LoadSlotSet(SlotIndex slot, TransportSet& transports) : slot_(slot), transports_(transports) {}
 
-  // Makes every load slot free, and large enough for these loads.
-  Status Prepare(const std::vector<stream::PackedBucket>& loads, ByteCount load_bytes);
-  std::size_t count() const { return slots_.size(); }
-  std::vector<std::string> descriptors() const;
-  MutableBytes data(std::size_t index) { return device::LoadSlot(slots_[index].object).data(); }
-  // Where the load of that many bytes goes, the `turn`-th of the small ones.
+  // Takes the first offer that this source can serve, cuts it accordingly and makes every slot free and large enough.
+  // FAILED_PRECONDITION when there is none: says what the receiver wants and what this worker has.
+  Result<SendPlan> Prepare(const rpc::OpenStream& open, Source& source);
+  std::size_t count() const { return capacities_.size(); }
+  device::Memory data(std::size_t index) const { return memory_->data(index); }
+  // Where the bucket of that many bytes goes, the `turn`-th of the small ones.
   std::size_t PlaceOf(ByteCount size, std::size_t turn) const;
+  // The last send left slots that an engine's rank may still read in place.
+  void Unsettle() { memory_->Unsettle(); }
 
  private:
-  struct Slot {
-    ByteCount capacity = 0;
-    MutableBytes object;  // the transport's
-    transport::Descriptor descriptor;
-  };
-  Status Make(Slot& slot, ByteCount capacity);
-  void Drop(Slot& slot);
+  Result<SlotMemory*> MemoryFor(const rpc::Offer& offer, const Source& source);
 
-  SlotIndex slot_;
-  transport::ShmTransport& transport_;
+  const SlotIndex slot_;
+  TransportSet& transports_;
+  std::map<std::string, std::unique_ptr<SlotMemory>> memories_;  // by transport
+  SlotMemory* memory_ = nullptr;                                 // that of the last Prepare
+  std::vector<ByteCount> capacities_;
   ByteCount small_ = 0;          // bytes that a small load may have
-  std::size_t small_count_ = 0;  // slots_ beyond are for larger ones
-  std::vector<Slot> slots_;
+  std::size_t small_count_ = 0;  // slots beyond are for larger ones
 };
-
-enum class Digests : std::uint8_t { kOn, kOff };  // off: for the bench only
 
 // What ended a send early decides what it means: a receiver that left is the controller's to judge (C6), a source that
 // cannot be read fails the refit.
@@ -75,7 +77,8 @@ struct SendResult {
 };
 
 // Runs until every load is released, the receiver goes away, `stop` is set, or the deadline. Thread: the stream's.
-SendResult SendLoads(const rpc::OpenStream& open, Source& source, LoadSlotSet& slots, rpc::SenderStream& stream,
-                     Digests digests, const std::atomic<bool>& stop, Instant deadline);
+// plan: of the slots' last Prepare, already announced by StreamOpened.
+SendResult SendLoads(const rpc::OpenStream& open, const SendPlan& plan, Source& source, LoadSlotSet& slots,
+                     rpc::SenderStream& stream, Digests digests, const std::atomic<bool>& stop, Instant deadline);
 
 }  // namespace refit::runtime

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,9 +36,9 @@ using std::chrono::seconds;
 constexpr Duration kBudget = seconds(20);
 const AttemptId kAttempt{Term(1), 1};
 
-std::unique_ptr<device::SharedMemory> OpenLoad(const engine::RankPayload& payload, ByteCount capacity) {
-  auto opened = device::SharedMemory::Open(std::get<engine::HostLoad>(payload.load).shm_name,
-                                           device::LoadSlot::ObjectSize(capacity));
+std::unique_ptr<device::SharedMemory> OpenLoad(const engine::RankPayload& payload) {
+  const std::string& name = std::get<engine::HostLoad>(payload.load).shm_name;
+  auto opened = device::SharedMemory::Open(name, std::filesystem::file_size("/dev/shm" + name));
   EXPECT_TRUE(opened.has_value()) << opened.status().ToString();
   return opened.has_value() ? *std::move(opened) : nullptr;
 }
@@ -45,8 +46,6 @@ std::unique_ptr<device::SharedMemory> OpenLoad(const engine::RankPayload& payloa
 // Plays the ranks of a server: rank r opens payload r only, keeps what it read, and takes one off the count.
 class RankDouble final : public engine::Engine {
  public:
-  explicit RankDouble(ByteCount capacity) : capacity_(capacity) {}
-
   sync::Answer Update(const engine::UpdateCall& call, Duration) override {
     if (refuse_next) {
       refuse_next = false;
@@ -54,11 +53,11 @@ class RankDouble final : public engine::Engine {
     }
     installed.resize(call.ranks.size());
     for (std::size_t rank = 0; rank < call.ranks.size(); ++rank) {
-      const auto object = OpenLoad(call.ranks[rank], capacity_);
+      const auto object = OpenLoad(call.ranks[rank]);
       counts.push_back(device::LoadSlot(object->bytes()).count());
       if (late) {
         lingering_.emplace_back([this, payload = call.ranks[rank], rank] {
-          const auto mine = OpenLoad(payload, capacity_);
+          const auto mine = OpenLoad(payload);
           std::this_thread::yield();
           exec::WaitUntil([] { return false; }, exec::Now() + milliseconds(5));  // a slow rank, after the answer
           Install(*mine, payload, rank);
@@ -94,17 +93,35 @@ class RankDouble final : public engine::Engine {
     slot.AddReaders(-1);
   }
 
-  const ByteCount capacity_;
   std::vector<std::jthread> lingering_;
+};
+
+// A sender's stream that turns one bit of a packed bucket before it is announced.
+class SpoilingStream final : public rpc::SenderStream {
+ public:
+  SpoilingStream(rpc::SenderStream& inner, const LoadSlotSet& slots, std::optional<LoadSeq> spoil)
+      : inner_(inner), slots_(slots), spoil_(spoil) {}
+  Status Send(const rpc::SenderMessage& message) override {
+    const auto* announced = std::get_if<rpc::LoadAnnouncement>(&message);
+    if (announced != nullptr && announced->bucket.seq == spoil_) {
+      slots_.data(announced->slot_index).bytes[announced->bucket.used - 1] ^= std::byte{1};
+    }
+    return inner_.Send(message);
+  }
+  std::optional<rpc::LoadRelease> NextRelease(Instant deadline) override { return inner_.NextRelease(deadline); }
+  bool broken() const override { return inner_.broken(); }
+
+ private:
+  rpc::SenderStream& inner_;
+  const LoadSlotSet& slots_;
+  const std::optional<LoadSeq> spoil_;
 };
 
 // A policy worker's service that sends one source, as often as it is asked.
 class OneSource final : public rpc::PolicyHandler {
  public:
   OneSource(const std::string& folder, ByteCount load_bytes) : source(*Source::Open(folder)) {
-    loads = *source->Loads(load_bytes);
-    load_bytes_ = load_bytes;
-    capacity = stream::LargestBucket(*loads);
+    loads = *source->Cut(stream::PackUnit::kLoad, load_bytes);
   }
   sync::PolicyReply Execute(const sync::PolicyCommand& command) override {
     return {.stamp = command.stamp,
@@ -118,23 +135,26 @@ class OneSource final : public rpc::PolicyHandler {
     return NotFound("not here");
   }
   void Serve(const rpc::OpenStream& open, rpc::SenderStream& stream) override {
-    ASSERT_TRUE(slots.Prepare(*loads, load_bytes_).ok());
-    ASSERT_TRUE(stream.Send(rpc::StreamOpened{open.stamp.attempt, transport.Address(), slots.descriptors()}).ok());
+    const auto plan = slots.Prepare(open, *source);
+    ASSERT_TRUE(plan.has_value()) << plan.status().ToString();
+    descriptors = plan->opened.slots;
+    ASSERT_TRUE(stream.Send(plan->opened).ok());
     if (foreign_first) {
       const stream::Bucket bucket{.seq = LoadSeq(0), .entries = {}, .used = 0, .is_last = true};
       ASSERT_TRUE(stream.Send(rpc::LoadAnnouncement{{Term(1), 77}, open.stamp.incarnation, 0, bucket, {}}).ok());
       ASSERT_TRUE(stream.Send(rpc::LoadAnnouncement{open.stamp.attempt, Incarnation{{5, 5}}, 0, bucket, {}}).ok());
     }
-    result = SendLoads(open, *source, slots, stream, Digests::kOn, stop, exec::Now() + open.budget);
+    SpoilingStream spoiling(stream, slots, spoil);
+    result = SendLoads(open, *plan, *source, slots, spoiling, Digests::kOn, stop, exec::Now() + open.budget);
     ended = true;
   }
 
   std::shared_ptr<Source> source;
   std::shared_ptr<const std::vector<stream::PackedBucket>> loads;
-  ByteCount load_bytes_ = 0;
-  transport::ShmTransport transport;
-  LoadSlotSet slots{SlotIndex(0), transport};
-  ByteCount capacity = 0;
+  TransportSet transports{{}};
+  LoadSlotSet slots{SlotIndex(0), transports};
+  std::vector<std::string> descriptors;  // of the last stream's slots
+  std::optional<LoadSeq> spoil;          // one bit of this bucket is turned after it was packed
   bool foreign_first = false;
   std::atomic<bool> stop = false;
   std::atomic<bool> ended = false;
@@ -146,7 +166,7 @@ class Rig {
  public:
   explicit Rig(std::uint32_t tp_size, std::vector<OneSource*> sources, std::vector<std::vector<std::uint32_t>> ranks,
                ByteCount load_bytes)
-      : engine(sources[0]->capacity), tp_size_(tp_size), load_bytes_(load_bytes) {
+      : tp_size_(tp_size), load_bytes_(load_bytes) {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       auto server = rpc::ServePolicy("127.0.0.1:0", *sources[i]);
       EXPECT_TRUE(server.has_value());
@@ -160,7 +180,7 @@ class Rig {
   peer::EngineAgentEvent Transfer() {
     exec::Mailbox<peer::EngineAgentEvent> events(64);
     LoadReceiver receiver(
-        Options(), memory_,
+        Options(), *memory_,
         [&events](peer::EngineAgentEvent event) { EXPECT_TRUE(events.Push(std::move(event)).ok()); }, delivered);
     while (true) {
       auto event = events.Pop(exec::Now() + kBudget);
@@ -185,7 +205,7 @@ class Rig {
   sync::Answer StopBeforeTheFirstUpdate() {
     exec::Mailbox<peer::EngineAgentEvent> events(64);
     LoadReceiver receiver(
-        Options(), memory_, [&events](peer::EngineAgentEvent event) { static_cast<void>(events.Push(event)); },
+        Options(), *memory_, [&events](peer::EngineAgentEvent event) { static_cast<void>(events.Push(event)); },
         delivered);
     const auto ready = events.Pop(exec::Now() + kBudget);
     EXPECT_TRUE(ready.has_value() && std::holds_alternative<peer::LoadReady>(*ready));
@@ -201,6 +221,7 @@ class Rig {
 
   RankDouble engine;
   std::atomic<ByteCount> delivered = 0;
+  rpc::Offer offer{"shm", stream::PackUnit::kLoad, load_bytes_, rpc::DigestKind::kXxh3};
 
  private:
   LoadReceiverOptions Options() const {
@@ -213,6 +234,7 @@ class Rig {
     return {.start = {stamp, streams_, kBudget},
             .slot = SlotIndex(0),
             .tp_size = tp_size_,
+            .offers = {offer},
             .load_bytes = load_bytes_,
             .split = stream::DTypeSplit::kMixed};
   }
@@ -221,8 +243,8 @@ class Rig {
   const ByteCount load_bytes_;
   std::uint64_t calls_ = 0;
   const Incarnation incarnation_{exec::RandomId()};
-  transport::ShmTransport transport_;
-  SenderMemory memory_{transport_, incarnation_};
+  TransportSet transports_{{}};
+  std::unique_ptr<ReceiverMemory> memory_ = *ReceiverMemory::Make(transports_, incarnation_, {});
   std::vector<sync::StreamSource> streams_;
   std::vector<std::unique_ptr<rpc::Server>> servers_;
 };
@@ -245,6 +267,90 @@ void ExpectHolds(const RankDouble& engine, std::size_t rank, Source& source) {
 }
 
 constexpr ByteCount kLoadBytes = 32 * kKiB;
+
+// A link: 2 KiB pieces, so that tensors are cut and loads span pieces.
+const rpc::Offer kPieces{"loopback", stream::PackUnit::kPiece, 2 * kKiB, rpc::DigestKind::kXxh3};
+
+// RC-BKT-03, -08: pieces are fetched to their places, and every rank finds its tensors whole in loads of the agent's.
+TEST(LoadStream, PiecesOfALinkBecomeLoads) {
+  test::TempFolder folder;
+  OneSource first(MakeModel(folder, 1), kLoadBytes);
+  OneSource second(MakeModel(folder, 2), kLoadBytes);
+  Rig rig(3, {&first, &second}, {{0, 2}, {1}}, kLoadBytes);
+  rig.offer = kPieces;
+  for (int transfer = 0; transfer < 3; ++transfer) {  // links, slots and loads are used again
+    const auto ended = rig.Transfer();
+    ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended));
+    ExpectHolds(rig.engine, 0, *first.source);
+    ExpectHolds(rig.engine, 1, *second.source);
+    ExpectHolds(rig.engine, 2, *first.source);
+    EXPECT_EQ(rig.delivered, first.source->manifest()->total_size() * 3);
+    rig.delivered = 0;
+  }
+}
+
+// D7: the root digest says what the weights are, not how they travelled.
+TEST(LoadStream, ALinkAndAMappingHaveTheSameRootDigest) {
+  test::TempFolder folder;
+  const std::string model = MakeModel(folder, 1);
+  OneSource mapped(model, kLoadBytes);
+  OneSource linked(model, kLoadBytes);
+  Rig in_place(1, {&mapped}, {{0}}, kLoadBytes);
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(in_place.Transfer()));
+  Rig over_link(1, {&linked}, {{0}}, kLoadBytes);
+  over_link.offer = kPieces;
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(over_link.Transfer()));
+  ASSERT_TRUE(exec::WaitUntil([&] { return mapped.ended && linked.ended; }, exec::Now() + seconds(10)));
+  ASSERT_TRUE(linked.result.status.ok()) << linked.result.status.ToString();
+  EXPECT_EQ(linked.result.root, mapped.result.root);
+  EXPECT_EQ(linked.result.totals.tensors, mapped.result.totals.tensors);
+  EXPECT_EQ(linked.result.totals.bytes, mapped.result.totals.bytes);
+}
+
+// A receiver that can only check the GPU's hash gets it from a source on the host, too.
+TEST(LoadStream, AGpuHashIsCheckedOnTheHostToo) {
+  test::TempFolder folder;
+  OneSource source(MakeModel(folder, 1), kLoadBytes);
+  Rig rig(1, {&source}, {{0}}, 128 * kKiB);
+  rig.offer = {"loopback", stream::PackUnit::kPiece, 32 * kKiB, rpc::DigestKind::kGpuHash};
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(rig.Transfer()));
+  ExpectHolds(rig.engine, 0, *source.source);
+}
+
+// RX-SUM-04, L1: bytes that change between packing and landing are not installed.
+TEST(LoadStream, APieceThatLandsOtherThanAnnouncedFailsTheTransfer) {
+  test::TempFolder folder;
+  OneSource source(MakeModel(folder, 1), kLoadBytes);
+  source.spoil = LoadSeq(1);
+  Rig rig(1, {&source}, {{0}}, kLoadBytes);
+  rig.offer = kPieces;
+  const auto ended = rig.Transfer();
+  ASSERT_TRUE(std::holds_alternative<peer::TransferFailed>(ended));
+  const Status& status = std::get<peer::TransferFailed>(ended).status;
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("policy rank 0: piece 1 landed with digest"), std::string::npos) << status.message();
+  source.spoil.reset();
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(rig.Transfer()));
+  ExpectHolds(rig.engine, 0, *source.source);
+}
+
+// The sender says what it could not serve; nothing else is tried in silence.
+TEST(LoadStream, ASenderWithoutTheWishedTransportRefuses) {
+  test::TempFolder folder;
+  OneSource source(MakeModel(folder, 1), kLoadBytes);
+  const auto plan =
+      source.slots.Prepare({.stamp = {},
+                            .slot = SlotIndex(0),
+                            .policy_incarnation = {},
+                            .tp_ranks = {0},
+                            .offers = {{"cuda_ipc", stream::PackUnit::kPiece, kLoadBytes, rpc::DigestKind::kGpuHash}},
+                            .budget = kBudget},
+                           *source.source);
+  EXPECT_EQ(plan.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(plan.status().message().find("takes its weights by cuda_ipc, which cannot carry mapped files"),
+            std::string::npos)
+      << plan.status().message();
+}
 
 // RC-PAY-03, RC-ALN-03: payload i is rank i's; the two policy ranks hold other bytes under the same names.
 TEST(LoadStream, EachRankGetsItsOwnPolicyWorkersBytes) {
@@ -308,11 +414,11 @@ TEST(LoadStream, AfterARefusalTheLoadSlotIsReplaced) {
   EXPECT_TRUE(std::holds_alternative<peer::EngineAnswered>(rig.Transfer()));
   ASSERT_TRUE(exec::WaitUntil([&source] { return source.ended.load(); }, exec::Now() + seconds(10)));
   EXPECT_EQ(source.result.end, SendEnd::kReceiverLeft);
-  const std::vector<std::string> before = source.slots.descriptors();
+  const std::vector<std::string> before = source.descriptors;
   const auto ended = rig.Transfer();
   ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended));
-  EXPECT_NE(source.slots.descriptors()[0], before[0]);
-  EXPECT_EQ(source.slots.descriptors()[1], before[1]);  // its count came back: kept
+  EXPECT_NE(source.descriptors[0], before[0]);
+  EXPECT_EQ(source.descriptors[1], before[1]);  // its count came back: kept
   ExpectHolds(rig.engine, 0, *source.source);
 }
 
@@ -332,7 +438,7 @@ TEST(LoadStream, AReleaseOfAnotherAttemptFreesNoSlot) {
                              .slot = SlotIndex(0),
                              .policy_incarnation = Incarnation{{1, 0}},
                              .tp_ranks = {0},
-                             .load_bytes = kLoadBytes,
+                             .offers = {{"shm", stream::PackUnit::kLoad, kLoadBytes, rpc::DigestKind::kXxh3}},
                              .budget = kBudget};
   const auto stream = rpc::ReceiverStream::Open((*server)->address(), open, exec::Now() + kBudget);
   ASSERT_TRUE(stream.has_value());

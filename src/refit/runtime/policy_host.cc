@@ -21,9 +21,10 @@
 #include "refit/peer/policy_agent.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/rpc/policy_rpc.h"
+#include "refit/runtime/load_sender.h"
 #include "refit/runtime/reply_desk.h"
 #include "refit/runtime/source.h"
-#include "refit/transport/shm/shm_transport.h"
+#include "refit/runtime/transport_set.h"
 
 namespace refit::runtime {
 namespace {
@@ -57,7 +58,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
 
   Status Begin() {
     device::SweepDeadOwners();
-    REFIT_ASSIGN_OR_RETURN(source_, Source::Open(options_.source));
+    REFIT_ASSIGN_OR_RETURN(source_, Source::Open(options_.source, options_.gpu));
     REFIT_ASSIGN_OR_RETURN(server_, rpc::ServePolicy(options_.listen, *this));
     const auto controller = rpc::ControllerClient::Connect(options_.controller);
     REFIT_ASSIGN_OR_RETURN(
@@ -152,19 +153,15 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   }
 
   SendResult SendOver(const rpc::OpenStream& open, ActiveSend& send, rpc::SenderStream& stream) {
-    const auto loads = send.source->Loads(open.load_bytes);
-    if (!loads.has_value()) {
-      return {SendEnd::kSourceFailed, loads.status(), {}, {}};
-    }
     LoadSlotSet& slots = SlotsOf(open.slot);
-    if (Status status = slots.Prepare(**loads, open.load_bytes); !status.ok()) {
-      return {SendEnd::kSourceFailed, status.WithContext(StrCat("load slots of engine ", open.slot)), {}, {}};
+    const auto plan = slots.Prepare(open, *send.source);
+    if (!plan.has_value()) {
+      return {SendEnd::kSourceFailed, plan.status().WithContext(StrCat("load slots of engine ", open.slot)), {}, {}};
     }
-    if (Status status = stream.Send(rpc::StreamOpened{open.stamp.attempt, transport_.Address(), slots.descriptors()});
-        !status.ok()) {
+    if (Status status = stream.Send(plan->opened); !status.ok()) {
       return {SendEnd::kReceiverLeft, std::move(status), {}, {}};
     }
-    return SendLoads(open, *send.source, slots, stream, options_.digests, send.stop, send.deadline);
+    return SendLoads(open, *plan, *send.source, slots, stream, options_.digests, send.stop, send.deadline);
   }
 
   // A slot's set is used by one stream at a time: Admit lets one in per attempt, and an attempt starts when the last
@@ -173,7 +170,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     return slots_.With([&](auto& sets) -> LoadSlotSet& {
       auto& set = sets[slot];
       if (set == nullptr) {
-        set = std::make_unique<LoadSlotSet>(slot, transport_);
+        set = std::make_unique<LoadSlotSet>(slot, transports_);
       }
       return *set;
     });
@@ -199,9 +196,9 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
 
   void Carry(peer::OpenSource& effect) {
     const Status posted = files_.Post([this, effect] {
-      auto opened = Source::Open(effect.source.empty() ? options_.source : effect.source);
+      Result<std::shared_ptr<Source>> opened = Reopen(effect.source.empty() ? options_.source : effect.source);
       if (opened.has_value()) {
-        source_ = Refreshed(*std::move(opened));
+        source_ = *opened;
       }
       Post(peer::SourceOpened{effect.attempt, opened.status(), opened.has_value() ? source_->manifest() : nullptr});
     });
@@ -266,9 +263,12 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     return whole;
   }
 
-  // The mapping of the last lease where its files have not changed: warm pages, and loads already cut.
-  std::shared_ptr<Source> Refreshed(std::shared_ptr<Source> opened) {
-    return source_ != nullptr && source_->SameFiles(*opened) ? source_ : std::move(opened);
+  // The source of the last lease where its files have not changed: warm pages or a filled GPU, and loads already cut.
+  Result<std::shared_ptr<Source>> Reopen(const std::string& folder) {
+    if (source_ != nullptr && source_->folder() == folder && source_->Unchanged()) {
+      return source_;
+    }
+    return Source::Open(folder, options_.gpu);
   }
 
   void Post(peer::PolicyAgentEvent event) {
@@ -279,7 +279,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
 
   const PolicyHostOptions options_;
   const Incarnation incarnation_{exec::RandomId()};
-  transport::ShmTransport transport_;
+  TransportSet transports_{options_.transports};
   std::shared_ptr<Source> source_;  // written by the files lane, read by the loop after SourceOpened
   ReplyDesk<sync::PolicyReply> desk_;
   exec::Mailbox<peer::PolicyAgentEvent> mailbox_{kMailboxCapacity};

@@ -6,12 +6,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
-#include "refit/runtime/load_sender.h"
+#include "refit/device/memory.h"
+#include "refit/runtime/load_packer.h"
+#include "refit/transport/transport_options.h"
 
 namespace refit::runtime {
 
@@ -20,6 +23,8 @@ struct PolicyHostOptions {
   std::string source;      // checkpoint folder; what `sync --source policy-default` sends
   std::string controller;  // address
   std::string listen = "127.0.0.1:0";
+  std::optional<device::GpuOrdinal> gpu{};  // where the source's tensors are kept; nothing: in mapped files
+  transport::TransportOptions transports{};
   Digests digests = Digests::kOn;
   Duration register_deadline{};
 };

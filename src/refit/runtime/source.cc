@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -13,12 +14,16 @@
 #include "refit/base/str.h"
 #include "refit/device/copy.h"
 #include "refit/device/hash.h"
+#include "refit/exec/clock.h"
 #include "refit/weights/model_config.h"
 #include "refit/weights/reshard_plan.h"
 #include "refit/weights/shard_layout.h"
 
 namespace refit::runtime {
 namespace {
+
+constexpr ByteCount kGpuAlignment = 256;
+constexpr Duration kUploadDeadline = std::chrono::seconds(120);
 
 // The slice's bytes, row by row where it takes some columns only, as the engine stores them.
 void HashSlice(const weights::SourceSlice& slice, Bytes tensor, ByteCount row_size, ByteCount item_size,
@@ -59,7 +64,7 @@ std::string FingerprintOf(const std::string& folder) {
 
 }  // namespace
 
-Result<std::shared_ptr<Source>> Source::Open(const std::string& folder) {
+Result<std::shared_ptr<Source>> Source::Open(const std::string& folder, std::optional<device::GpuOrdinal> gpu) {
   std::shared_ptr<Source> source(new Source());
   source->fingerprint_ = FingerprintOf(folder);
   REFIT_ASSIGN_OR_RETURN(source->checkpoint_, checkpoint::Checkpoint::Open(folder));
@@ -70,18 +75,47 @@ Result<std::shared_ptr<Source>> Source::Open(const std::string& folder) {
     specs.push_back(tensor.spec);
   }
   REFIT_ASSIGN_OR_RETURN(source->delivered_, weights::Manifest::Make(std::move(specs)));
+  if (gpu.has_value()) {
+    REFIT_RETURN_IF_ERROR(source->Upload(*gpu));
+  }
   return source;
 }
 
-Result<std::shared_ptr<const std::vector<stream::PackedBucket>>> Source::Loads(ByteCount load_bytes) {
-  const std::lock_guard lock(mutex_);
-  auto& loads = loads_[load_bytes];
-  if (loads == nullptr) {
-    REFIT_ASSIGN_OR_RETURN(std::vector<stream::PackedBucket> packed,
-                           stream::Pack(plan_, stream::PackUnit::kLoad, load_bytes));
-    loads = std::make_shared<const std::vector<stream::PackedBucket>>(std::move(packed));
+// Into one allocation, each tensor where vector loads like it.
+Status Source::Upload(device::GpuOrdinal gpu) {
+  ByteCount total = 0;
+  for (const Bytes& tensor : tensors()) {
+    total += RoundUp(tensor.size(), kGpuAlignment);
   }
-  return loads;
+  REFIT_ASSIGN_OR_RETURN(arena_, device::GpuArena::Allocate(gpu, std::max(total, kGpuAlignment)));
+  REFIT_ASSIGN_OR_RETURN(const auto queue, device::GpuQueue::Make(gpu));
+  ByteCount offset = 0;
+  for (const Bytes& tensor : tensors()) {
+    gpu_tensors_.push_back(arena_->memory().Part(offset, tensor.size()));
+    offset += RoundUp(tensor.size(), kGpuAlignment);
+    const device::GpuCopy copy{tensor.data(), gpu_tensors_.back().bytes.data(), tensor.size()};
+    Status copied;
+    REFIT_RETURN_IF_ERROR(device::GuardMapped(StrCat("a tensor of ", folder()), [&] {
+      copied = queue->Copy({&copy, 1});  // from pageable memory: the bytes are read before this returns
+    }));
+    REFIT_RETURN_IF_ERROR(copied);
+  }
+  REFIT_ASSIGN_OR_RETURN(const device::GpuTicket ticket, queue->Mark());
+  REFIT_RETURN_IF_ERROR(queue->Wait(ticket, exec::Now() + kUploadDeadline));
+  gpu_ = gpu;
+  return OkStatus();
+}
+
+bool Source::Unchanged() const { return FingerprintOf(folder()) == fingerprint_; }
+
+Result<std::shared_ptr<const std::vector<stream::PackedBucket>>> Source::Cut(stream::PackUnit unit, ByteCount bytes) {
+  const std::lock_guard lock(mutex_);
+  auto& cut = cuts_[{unit, bytes}];
+  if (cut == nullptr) {
+    REFIT_ASSIGN_OR_RETURN(std::vector<stream::PackedBucket> packed, stream::Pack(plan_, unit, bytes));
+    cut = std::make_shared<const std::vector<stream::PackedBucket>>(std::move(packed));
+  }
+  return cut;
 }
 
 Result<std::vector<weights::RankHashes>> Source::ExpectedHashes(std::uint32_t tp_size) const {

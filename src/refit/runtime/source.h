@@ -8,12 +8,16 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "refit/base/bytes.h"
 #include "refit/base/status.h"
 #include "refit/checkpoint/checkpoint.h"
+#include "refit/device/cuda.h"
+#include "refit/device/memory.h"
 #include "refit/stream/bucket_packer.h"
 #include "refit/weights/manifest.h"
 #include "refit/weights/rank_hashes.h"
@@ -23,29 +27,37 @@ namespace refit::runtime {
 // Thread: any; immutable but for the cache of cuts.
 class Source {
  public:
-  static Result<std::shared_ptr<Source>> Open(const std::string& folder);
+  // gpu: where the tensors are kept, as a trainer's are; nothing: in mapped files, where they are.
+  static Result<std::shared_ptr<Source>> Open(const std::string& folder,
+                                              std::optional<device::GpuOrdinal> gpu = std::nullopt);
 
-  // Whether both stand for the same, unchanged files (device, inode, size, time of change).
-  bool SameFiles(const Source& other) const { return fingerprint_ == other.fingerprint_; }
+  // Whether its files are still those that were opened (device, inode, size, time of change).
+  bool Unchanged() const;
   const std::string& folder() const { return checkpoint_->folder(); }
-  std::span<const Bytes> tensors() const { return checkpoint_->all_bytes(); }
+  std::span<const Bytes> tensors() const { return checkpoint_->all_bytes(); }  // the host's
+  std::optional<device::GpuOrdinal> gpu() const { return gpu_; }
+  std::span<const device::Memory> gpu_tensors() const { return gpu_tensors_; }  // in the order of the manifest
   const std::shared_ptr<const weights::Manifest>& manifest() const { return manifest_; }  // of the source
   const weights::Manifest& delivered() const { return delivered_; }                       // of the plan
-  // The plan in loads of at most load_bytes; cut once per load_bytes.
-  Result<std::shared_ptr<const std::vector<stream::PackedBucket>>> Loads(ByteCount load_bytes);
+  // The plan in loads or pieces of at most `bytes`; cut once for each.
+  Result<std::shared_ptr<const std::vector<stream::PackedBucket>>> Cut(stream::PackUnit unit, ByteCount bytes);
 
   // What each rank of an engine with this TP size must hold (D8). Reads every byte once.
   Result<std::vector<weights::RankHashes>> ExpectedHashes(std::uint32_t tp_size) const;
 
  private:
   Source() = default;
+  Status Upload(device::GpuOrdinal gpu);
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
   std::shared_ptr<const weights::Manifest> manifest_;
   std::string fingerprint_;
   weights::ReshardPlan plan_;
   weights::Manifest delivered_;
-  std::mutex mutex_;  // guards loads_: streams of several receivers ask at once
-  std::map<ByteCount, std::shared_ptr<const std::vector<stream::PackedBucket>>> loads_;
+  std::optional<device::GpuOrdinal> gpu_;
+  std::unique_ptr<device::GpuArena> arena_;
+  std::vector<device::Memory> gpu_tensors_;
+  std::mutex mutex_;  // guards cuts_: streams of several receivers ask at once
+  std::map<std::pair<stream::PackUnit, ByteCount>, std::shared_ptr<const std::vector<stream::PackedBucket>>> cuts_;
 };
 
 }  // namespace refit::runtime

@@ -41,7 +41,8 @@ Status CheckPlan(const stream::CopyPlan& plan, std::span<const Bytes> sources, B
 }
 
 // One memory pass: a block is hashed while the caches still hold it.
-void CopyAndHash(const stream::Copy& copy, Bytes source, MutableBytes target, DigestHasher* hasher) {
+void CopyAndHash(const stream::Copy& copy, Bytes source, MutableBytes target, DigestHasher* hasher,
+                 DigestHasher* running) {
   if (hasher == nullptr) {
     std::memcpy(target.data() + copy.target_offset, source.data() + copy.source_offset, copy.size);
     return;
@@ -52,19 +53,22 @@ void CopyAndHash(const stream::Copy& copy, Bytes source, MutableBytes target, Di
     const MutableBytes block = target.subspan(copy.target_offset + done, size);
     std::memcpy(block.data(), source.data() + copy.source_offset + done, size);
     hasher->Update(block);
+    if (running != nullptr) {
+      running->Update(block);
+    }
     done += size;
   }
 }
 
 void RunChecked(const stream::CopyPlan& plan, std::span<const Bytes> sources, MutableBytes target, DigestHasher* hasher,
-                std::vector<Digest>& digests) {
+                DigestHasher* running, std::vector<Digest>& digests) {
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const stream::Copy& copy = plan[i];
     if (hasher != nullptr && (i == 0 || copy.entry != plan[i - 1].entry)) {
       hasher->Reset();
     }
     if (copy.size > 0) {
-      CopyAndHash(copy, sources[copy.source], target, hasher);
+      CopyAndHash(copy, sources[copy.source], target, hasher, copy.entry == 0 ? running : nullptr);
     }
     if (hasher != nullptr && (i + 1 == plan.size() || copy.entry != plan[i + 1].entry)) {
       digests[copy.entry] = hasher->Finish();
@@ -72,10 +76,8 @@ void RunChecked(const stream::CopyPlan& plan, std::span<const Bytes> sources, Mu
   }
 }
 
-}  // namespace
-
-Status RunCopies(const stream::CopyPlan& plan, std::span<const Bytes> sources, MutableBytes target,
-                 std::size_t entry_count, DigestHasher* hasher, std::vector<Digest>& digests) {
+Status Run(const stream::CopyPlan& plan, std::span<const Bytes> sources, MutableBytes target, std::size_t entry_count,
+           DigestHasher* hasher, DigestHasher* running, std::vector<Digest>& digests) {
   REFIT_RETURN_IF_ERROR(CheckPlan(plan, sources, target.size(), entry_count));
   Digest empty;  // of an entry without bytes
   if (hasher != nullptr) {
@@ -84,7 +86,20 @@ Status RunCopies(const stream::CopyPlan& plan, std::span<const Bytes> sources, M
   }
   digests.assign(entry_count, empty);
   return GuardMapped("a source tensor or the target buffer",
-                     [&] { RunChecked(plan, sources, target, hasher, digests); });
+                     [&] { RunChecked(plan, sources, target, hasher, running, digests); });
+}
+
+}  // namespace
+
+Status RunCopies(const stream::CopyPlan& plan, std::span<const Bytes> sources, MutableBytes target,
+                 std::size_t entry_count, DigestHasher* hasher, std::vector<Digest>& digests) {
+  return Run(plan, sources, target, entry_count, hasher, nullptr, digests);
+}
+
+Status RunCopiesOfChunk(const stream::CopyPlan& plan, std::span<const Bytes> sources, MutableBytes target,
+                        std::size_t entry_count, DigestHasher& hasher, DigestHasher& running,
+                        std::vector<Digest>& digests) {
+  return Run(plan, sources, target, entry_count, &hasher, &running, digests);
 }
 
 }  // namespace refit::device

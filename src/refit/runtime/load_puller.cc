@@ -1,0 +1,350 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "refit/runtime/load_puller.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "refit/base/mutant.h"
+#include "refit/base/str.h"
+#include "refit/device/gpu_hash.h"
+#include "refit/device/hash.h"
+#include "refit/exec/clock.h"
+#include "refit/runtime/load_packer.h"
+
+namespace refit::runtime {
+namespace {
+
+constexpr std::size_t kAnnouncements = 64;  // a sender has fewer slots
+constexpr Duration kIdleWait = std::chrono::milliseconds(100);
+constexpr Duration kPollWait = std::chrono::microseconds(20);  // between two looks at what is under way
+constexpr Duration kFenceDeadline = std::chrono::seconds(2);
+
+}  // namespace
+
+Result<std::unique_ptr<LoadPuller>> LoadPuller::Start(LoadPullerOptions options, rpc::ReceiverStream& channel,
+                                                      transport::Link& link, LoadMemory& memory) {
+  std::unique_ptr<LoadPuller> puller(new LoadPuller(std::move(options), channel, link, memory));
+  if (memory.gpu().has_value()) {
+    if (puller->options_.opened.digests != rpc::DigestKind::kGpuHash) {
+      return Internal(StrCat(puller->options_.whom, " sends digests that GPU ", *memory.gpu(), " cannot check"));
+    }
+    REFIT_ASSIGN_OR_RETURN(puller->hashes_, device::GpuQueue::Make(*memory.gpu()));
+  }
+  puller->reader_ = std::thread([raw = puller.get()] { raw->Read(); });
+  puller->puller_ = std::thread([raw = puller.get()] {
+    Status status = raw->Pull();
+    raw->shared_.With([&status](Shared& shared) { shared.ended = std::move(status); });
+  });
+  return puller;
+}
+
+LoadPuller::LoadPuller(LoadPullerOptions options, rpc::ReceiverStream& channel, transport::Link& link,
+                       LoadMemory& memory)
+    : options_(std::move(options)),
+      channel_(channel),
+      link_(link),
+      memory_(memory),
+      assembler_(options_.opened.slot_bytes, options_.load_bytes),
+      hasher_(device::MakeDigestHasher()),
+      announced_(kAnnouncements) {}
+
+LoadPuller::~LoadPuller() {
+  Stop();
+  channel_.Cancel();
+  if (reader_.joinable()) {
+    reader_.join();
+  }
+  if (puller_.joinable()) {
+    puller_.join();
+  }
+  // Late writes end here, or their memory is never used again (RX-XFER-03, -07).
+  if (!fetching_.empty() && link_.Fence(exec::Now() + kFenceDeadline) == transport::FenceOutcome::kUnknown) {
+    memory_.Bury();
+  }
+}
+
+void LoadPuller::Stop() {
+  announced_.Close();
+  shared_.With([](Shared& shared) { shared.stopped = true; });
+}
+
+void LoadPuller::Read() {
+  while (!announced_.closed()) {
+    Result<rpc::LoadAnnouncement> news = NextAnnouncement();
+    // Never another attempt's or another life's piece (RX-XFER-01, RX-ID-04).
+    if (news.has_value() && (news->attempt != options_.attempt || news->incarnation != options_.incarnation)) {
+      continue;
+    }
+    const bool over = !news.has_value() || news->bucket.is_last;
+    if (!announced_.Push(std::move(news)).ok() || over) {
+      return;
+    }
+  }
+}
+
+Result<rpc::LoadAnnouncement> LoadPuller::NextAnnouncement() {
+  REFIT_ASSIGN_OR_RETURN(rpc::SenderMessage message, channel_.Next());
+  if (const auto* failed = std::get_if<rpc::StreamFailed>(&message)) {
+    return failed->status.WithContext(options_.whom);
+  }
+  auto* announcement = std::get_if<rpc::LoadAnnouncement>(&message);
+  if (announcement == nullptr) {
+    return Aborted(StrCat(options_.whom, " opened its stream twice"));
+  }
+  return std::move(*announcement);
+}
+
+Status LoadPuller::Pull() {
+  while (!saw_last_ || !fetching_.empty() || !checking_.empty()) {
+    if (exec::Now() >= options_.deadline) {
+      return DeadlineExceeded(StrCat(options_.whom, " did not send its weights within the transfer's budget"));
+    }
+    REFIT_ASSIGN_OR_RETURN(const bool moved, Advance());
+    const bool under_way = !fetching_.empty() || !checking_.empty();
+    if (saw_last_ && under_way && !moved) {
+      std::this_thread::yield();
+    }
+    if (!saw_last_) {
+      // Not a moment while something moves; a short one while copies run; else until there is news.
+      const Duration wait = moved ? Duration(0) : under_way ? kPollWait : kIdleWait;
+      if (auto news = announced_.Pop(exec::Now() + wait)) {
+        REFIT_RETURN_IF_ERROR(news->status());
+        REFIT_RETURN_IF_ERROR(Begin(*std::move(*news)));
+      }
+    }
+    if (announced_.closed()) {
+      return Aborted("the transfer was stopped");
+    }
+  }
+  return OkStatus();
+}
+
+// Places the piece and starts to fetch it.
+Status LoadPuller::Begin(rpc::LoadAnnouncement announcement) {
+  if (announcement.slot_index >= options_.opened.slots.size()) {
+    return DataLoss(StrCat(options_.whom, " announced a piece in slot ", announcement.slot_index, " of ",
+                           options_.opened.slots.size()));
+  }
+  auto step = assembler_.Accept(announcement.bucket);
+  if (!step.has_value()) {
+    return step.status().WithContext(options_.whom);
+  }
+  for (const stream::OpenedLoad& opened : step->opened) {
+    REFIT_RETURN_IF_ERROR(OpenLoad(opened));
+  }
+  saw_last_ = step->is_last;
+  Piece& piece = fetching_.emplace_back();
+  piece.seq = announcement.bucket.seq;
+  piece.bucket = std::move(announcement.bucket);
+  piece.digest = announcement.digest;
+  piece.placements = std::move(step->placements);
+  piece.closes = std::move(step->closed);
+  const transport::Descriptor descriptor{options_.opened.slots[announcement.slot_index]};
+  return Fetch(piece, descriptor);
+}
+
+// Waits until the load two before it has been let go: it had the same place.
+Status LoadPuller::OpenLoad(const stream::OpenedLoad& opened) {
+  if (opened.capacity > std::max(options_.load_bytes, options_.opened.total_bytes)) {
+    return DataLoss(StrCat(options_.whom, " announced a tensor of ", opened.capacity, " bytes in a stream of ",
+                           options_.opened.total_bytes));
+  }
+  bool stopped = false;
+  while (true) {
+    const Instant now = exec::Now();
+    const bool free = shared_.Wait(
+        [&](const Shared& shared) {
+          stopped = shared.stopped;
+          return stopped || opened.number < shared.given_back + LoadMemory::kPlaces;
+        },
+        std::min(options_.deadline, now + kPollWait));
+    if (stopped) {
+      return Aborted("the transfer was stopped");
+    }
+    if (free) {
+      break;
+    }
+    if (now >= options_.deadline) {
+      return DeadlineExceeded("the engine let go of no load within the transfer's budget");
+    }
+    REFIT_RETURN_IF_ERROR(Advance().status());  // what is under way completes the load that is waited for
+  }
+  const ByteCount capacity = opened.capacity > options_.load_bytes
+                                 ? opened.capacity
+                                 : std::min(options_.load_bytes, std::max<ByteCount>(options_.opened.total_bytes, 1));
+  REFIT_ASSIGN_OR_RETURN(loads_[opened.number], memory_.Place(opened.number, capacity));
+  return OkStatus();
+}
+
+device::Memory LoadPuller::Target(const stream::Placement& placement) const {
+  return loads_.at(placement.load)->data().Part(placement.target_offset, placement.size);
+}
+
+// Neighbours that stay neighbours are one read.
+Status LoadPuller::Fetch(Piece& piece, const transport::Descriptor& descriptor) {
+  for (std::size_t i = 0; i < piece.placements.size();) {
+    stream::Placement run = piece.placements[i++];
+    for (; i < piece.placements.size(); ++i) {
+      const stream::Placement& next = piece.placements[i];
+      const bool joins = next.load == run.load && next.source_offset == run.source_offset + run.size &&
+                         next.target_offset == run.target_offset + run.size;
+      if (!joins) {
+        break;
+      }
+      run.size += next.size;
+    }
+    if (run.size == 0) {
+      continue;
+    }
+    const auto op = link_.Fetch(descriptor, {run.source_offset, run.size}, Target(run));
+    if (!op.has_value()) {
+      return op.status().WithContext(options_.whom);
+    }
+    piece.ops.push_back(*op);
+  }
+  return OkStatus();
+}
+
+Result<bool> LoadPuller::Advance() {
+  bool moved = false;
+  while (!fetching_.empty()) {
+    REFIT_ASSIGN_OR_RETURN(const bool landed, Landed(fetching_.front()));
+    if (!landed) {
+      break;
+    }
+    checking_.push_back(std::move(fetching_.front()));
+    fetching_.pop_front();
+    moved = true;
+  }
+  while (!checking_.empty()) {
+    REFIT_ASSIGN_OR_RETURN(const bool checked, Checked(checking_.front()));
+    if (!checked) {
+      break;
+    }
+    Piece piece = std::move(checking_.front());
+    checking_.pop_front();
+    REFIT_RETURN_IF_ERROR(Finish(piece));
+    moved = true;
+  }
+  return moved;
+}
+
+// Whether every read of it is done; then its hashes are on their way.
+Result<bool> LoadPuller::Landed(Piece& piece) {
+  for (const transport::OpId op : piece.ops) {
+    switch (link_.Poll(op)) {
+      case transport::OpState::kPending: return false;
+      case transport::OpState::kFailed:
+        return link_.error(op).WithContext(StrCat(options_.whom, ", piece ", piece.seq));
+      case transport::OpState::kDone: break;
+    }
+  }
+  if (hashes_ != nullptr) {
+    std::vector<device::GpuHashPart> parts;
+    parts.reserve(piece.placements.size());
+    for (std::size_t i = 0; i < piece.placements.size(); ++i) {
+      const stream::Entry& entry = piece.bucket.entries[i];
+      REFIT_ASSIGN_OR_RETURN(const ByteCount total, weights::SizeOf(entry.spec));
+      if (entry.chunk_offset % device::kGpuHashTile != 0) {
+        return DataLoss(StrCat(options_.whom, " cut tensor ", entry.spec.name, " at byte ", entry.chunk_offset,
+                               ", which is no multiple of ", device::kGpuHashTile));
+      }
+      parts.push_back({Target(piece.placements[i]).bytes.data(), entry.chunk_size, entry.chunk_offset, total});
+    }
+    piece.sums.resize(parts.size());
+    REFIT_RETURN_IF_ERROR(hashes_->Hash(parts, piece.sums));
+    REFIT_ASSIGN_OR_RETURN(piece.hashed, hashes_->Mark());
+  }
+  return true;
+}
+
+Result<std::vector<Digest>> LoadPuller::ChunkDigests(const Piece& piece) {
+  std::vector<Digest> chunks;
+  chunks.reserve(piece.placements.size());
+  for (std::size_t i = 0; i < piece.placements.size(); ++i) {
+    const stream::Entry& entry = piece.bucket.entries[i];
+    REFIT_ASSIGN_OR_RETURN(const ByteCount total, weights::SizeOf(entry.spec));
+    if (hashes_ != nullptr) {
+      chunks.push_back(GpuDigest(piece.sums[i], total));
+      continue;
+    }
+    const Bytes landed = Target(piece.placements[i]).bytes;
+    if (options_.opened.digests == rpc::DigestKind::kGpuHash) {
+      chunks.push_back(GpuDigest(device::GpuHashSum(landed, entry.chunk_offset, total), total));
+    } else {
+      hasher_->Reset();
+      hasher_->Update(landed);
+      chunks.push_back(hasher_->Finish());
+    }
+  }
+  return chunks;
+}
+
+// Whether what landed is what was announced (RX-SUM, L1); DATA_LOSS when it is not.
+Result<bool> LoadPuller::Checked(Piece& piece) {
+  if (piece.hashed.has_value()) {
+    REFIT_ASSIGN_OR_RETURN(const bool hashed, hashes_->Reached(*piece.hashed));
+    if (!hashed) {
+      return false;
+    }
+  }
+  if (piece.digest.is_zero()) {
+    return true;  // a bench without digests
+  }
+  REFIT_ASSIGN_OR_RETURN(const std::vector<Digest> chunks, ChunkDigests(piece));
+  const Digest landed = stream::BucketDigest(piece.bucket, chunks, *hasher_);
+  if (REFIT_MUTANT("RX-SUM-04/trust-the-link", landed != piece.digest, false)) {
+    return DataLoss(StrCat(options_.whom, ": piece ", piece.seq, " landed with digest ", ToHex(landed),
+                           ", announced was ", ToHex(piece.digest)),
+                    "the link or a memory corrupts data: sync again, and look at that host");
+  }
+  return true;
+}
+
+// The sender may fill its slot again; loads that are whole go to the receive loop.
+Status LoadPuller::Finish(Piece& piece) {
+  REFIT_RETURN_IF_ERROR(channel_.Release({options_.attempt, piece.seq}));
+  for (stream::ClosedLoad& closed : piece.closes) {
+    PulledLoad pulled{loads_.at(closed.number), closed.number, closed.used, std::move(closed.tensors)};
+    loads_.erase(closed.number);
+    shared_.With([&pulled](Shared& shared) { shared.ready.push_back(std::move(pulled)); });
+  }
+  return OkStatus();
+}
+
+Result<std::optional<PulledLoad>> LoadPuller::Next() {
+  std::optional<PulledLoad> next;
+  std::optional<Status> ended;
+  const bool news = shared_.Wait(
+      [&](Shared& shared) {
+        if (!shared.ready.empty()) {
+          next = std::move(shared.ready.front());
+          shared.ready.pop_front();
+        } else if (shared.ended.has_value()) {
+          ended = shared.ended;
+        } else if (shared.stopped) {
+          ended = Aborted("the transfer was stopped");
+        }
+        return next.has_value() || ended.has_value();
+      },
+      options_.deadline);
+  if (!news) {
+    return DeadlineExceeded(StrCat(options_.whom, " did not send its weights within the transfer's budget"));
+  }
+  if (next.has_value()) {
+    return next;
+  }
+  REFIT_RETURN_IF_ERROR(*ended);
+  return std::optional<PulledLoad>();
+}
+
+void LoadPuller::GiveBack(std::uint64_t number) {
+  shared_.With([number](Shared& shared) { shared.given_back = std::max(shared.given_back, number + 1); });
+}
+
+}  // namespace refit::runtime
