@@ -4,15 +4,17 @@
 #include "refit/transport/factory.h"
 
 #include <string>
+#include <utility>
 
 #include "refit/base/str.h"
 #include "refit/transport/loopback/loopback_transport.h"
+#include "refit/transport/nixl/nixl_transport.h"
 #include "refit/transport/shm/shm_transport.h"
 
 namespace refit::transport {
 namespace {
 
-constexpr std::string_view kRemedy = "this build has: auto, shm, loopback";
+constexpr std::string_view kRemedy = "this build has: auto, shm, nixl, loopback";
 
 // Two loopback transports of one process must meet without knowing each other, like two processes of one host.
 LoopbackHub& ProcessHub() {
@@ -22,14 +24,18 @@ LoopbackHub& ProcessHub() {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> MakeTransport(std::string_view name, const TransportOptions& /*options*/) {
+Result<std::unique_ptr<Transport>> MakeTransport(std::string_view name, const TransportOptions& options) {
   if (name == "auto" || name == "shm") {
     return std::unique_ptr<Transport>(std::make_unique<ShmTransport>());
   }
   if (name == "loopback") {
     return std::unique_ptr<Transport>(std::make_unique<LoopbackTransport>(ProcessHub()));
   }
-  if (name == "cuda_ipc" || name == "nixl" || name == "ucx") {
+  if (name == "nixl") {
+    REFIT_ASSIGN_OR_RETURN(std::unique_ptr<NixlTransport> nixl, NixlTransport::Create(options.nixl));
+    return std::unique_ptr<Transport>(std::move(nixl));
+  }
+  if (name == "cuda_ipc" || name == "ucx") {
     return Unimplemented(StrCat("transport '", name, "' is not in this build"), std::string(kRemedy));
   }
   return InvalidArgument(StrCat("unknown transport '", name, "'"), std::string(kRemedy));
