@@ -174,7 +174,7 @@ Result<ModelConfig> RandomShape(std::string_view name) {
     config.experts_per_token = 2;
     return config;
   }
-  if (name == "qwen3-0.6b") {
+  if (name == "qwen3-0.6b" || name == "qwen3-0.6b-untied") {
     ModelConfig config = tiny;
     config.layer_count = 28;
     config.hidden_size = 1024;
@@ -183,7 +183,7 @@ Result<ModelConfig> RandomShape(std::string_view name) {
     config.head_size = 128;
     config.intermediate_size = 3072;
     config.vocab_size = 151936;
-    config.tie_word_embeddings = true;
+    config.tie_word_embeddings = name == "qwen3-0.6b";
     config.max_position_count = 40960;
     return config;
   }
@@ -203,7 +203,7 @@ Result<ModelConfig> RandomShape(std::string_view name) {
     return config;
   }
   return InvalidArgument(fmt::format("there is no random model {}", name),
-                         "use tiny, tiny-llama, tiny-moe, qwen3-0.6b or moe-18k");
+                         "use tiny, tiny-llama, tiny-moe, qwen3-0.6b, qwen3-0.6b-untied or moe-18k");
 }
 
 Status WriteRandomCheckpoint(const ModelConfig& config, std::uint64_t seed, const std::string& folder) {

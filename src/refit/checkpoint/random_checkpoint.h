@@ -15,8 +15,8 @@
 namespace refit::checkpoint {
 
 // "tiny" (Qwen3, 3 layers, 1.4 MB), "tiny-llama" (6 heads, 3 KV heads: TP 3 works), "tiny-moe" (4 experts),
-// "qwen3-0.6b" (310 tensors, 1.192e9 bytes, tied) and "moe-18k" (48 layers x 128 experts x 3, hidden 256, expert width
-// 128; settled D12).
+// "qwen3-0.6b" (310 tensors, 1.192e9 bytes, tied), "qwen3-0.6b-untied" (311 tensors, 1.503e9 bytes, settled D11) and
+// "moe-18k" (48 layers x 128 experts x 3, hidden 256, expert width 128; settled D12).
 Result<weights::ModelConfig> RandomShape(std::string_view name);
 
 // Writes config.json and model.safetensors into folder (created) unless it already holds this shape and seed: whole or

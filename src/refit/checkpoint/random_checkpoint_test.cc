@@ -68,6 +68,10 @@ TEST(RandomCheckpointTest, TheBenchShapesHaveTheSizesTheyAreQuotedWith) {
   ASSERT_TRUE(qwen.ok());
   EXPECT_EQ(qwen->tensor_count(), 310U);
   EXPECT_EQ(qwen->total_size(), 1'192'099'840U);
+  const auto untied = weights::ExpectedTensors(*RandomShape("qwen3-0.6b-untied"));
+  ASSERT_TRUE(untied.ok());
+  EXPECT_EQ(untied->tensor_count(), 311U);
+  EXPECT_EQ(untied->total_size(), 1'503'264'768U);
   const auto moe = weights::ExpectedTensors(*RandomShape("moe-18k"));
   ASSERT_TRUE(moe.ok());
   ByteCount expert_bytes = 0;
