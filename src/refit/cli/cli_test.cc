@@ -28,7 +28,7 @@ rpc::SyncReport TwoEngines() {
     engine.slot = SlotIndex(slot);
     engine.serving = true;
     engine.residue = sync::Residue::Old(WeightVersion(3));
-    engine.totals = {.tensors = 30, .loads = 2, .bytes = 3'000'000'000};
+    engine.totals = {.tensors = 30, .loads = 2, .bytes = 3'000'000'000, .staged = {}, .installing = {}};
     engine.stall_seconds = 0.5 + slot;
     report.engines.push_back(engine);
   }

@@ -67,6 +67,8 @@ Json FromEngine(const rpc::EngineReport& engine) {
           {"tensors_delivered", engine.totals.tensors},
           {"bytes_delivered", engine.totals.bytes},
           {"loads", engine.totals.loads},
+          {"stage_seconds", ToSeconds(engine.totals.staged)},
+          {"install_seconds", ToSeconds(engine.totals.installing)},
           {"stall_seconds", engine.stall_seconds},
           {"error", FromStatus(engine.status)}};
 }
@@ -145,6 +147,24 @@ std::string ReadyAsJson(const ReadyLine& ready) {
     object["engine"] = ready.engine;
   }
   return object.dump();  // one line: who waits for it reads lines
+}
+
+std::string BenchLinkAsJson(const runtime::BenchLinkReport& report, std::string_view transport,
+                            std::string_view shape) {
+  return ToText(Json{{"bench", "link"},
+                     {"transport", transport},
+                     {"shape", shape},
+                     {"bytes", report.bytes},
+                     {"tensors", report.tensors},
+                     {"pieces", report.pieces},
+                     {"piece_bytes", report.piece_bytes},
+                     {"seconds_median", report.seconds},
+                     {"seconds_min", report.seconds_min},
+                     {"ceiling_seconds", report.ceiling_seconds},
+                     {"ratio", report.ratio()},
+                     {"gbps", static_cast<double>(report.bytes) / report.seconds / 1e9},
+                     {"samples", report.samples},
+                     {"ceiling_samples", report.ceiling_samples}});
 }
 
 std::string BenchShmAsJson(const runtime::BenchShmReport& report, std::string_view shape) {

@@ -14,6 +14,7 @@
 #include "refit/cli/output.h"
 #include "refit/config/job_file.h"
 #include "refit/rpc/report.h"
+#include "refit/runtime/bench_link.h"
 #include "refit/runtime/bench_shm.h"
 #include "refit/runtime/demo.h"
 #include "refit/runtime/doctor.h"
@@ -29,6 +30,7 @@ struct ReadyLine {
 };
 std::string ReadyAsJson(const ReadyLine& ready);
 
+std::string BenchLinkAsJson(const runtime::BenchLinkReport& report, std::string_view transport, std::string_view shape);
 std::string BenchShmAsJson(const runtime::BenchShmReport& report, std::string_view shape);
 std::string ConfigAsJson(const config::Job& job);
 std::string SchemaAsJson();

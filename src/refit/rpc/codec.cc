@@ -112,8 +112,16 @@ void Encode(const sync::TransferTotals& totals, v1::TransferTotals* out) {
   out->set_tensors(totals.tensors);
   out->set_loads(totals.loads);
   out->set_bytes(totals.bytes);
+  out->set_staged_ns(totals.staged.count());
+  out->set_installing_ns(totals.installing.count());
 }
-sync::TransferTotals Decode(const v1::TransferTotals& in) { return {in.tensors(), in.loads(), in.bytes()}; }
+sync::TransferTotals Decode(const v1::TransferTotals& in) {
+  return {.tensors = in.tensors(),
+          .loads = in.loads(),
+          .bytes = in.bytes(),
+          .staged = Duration(in.staged_ns()),
+          .installing = Duration(in.installing_ns())};
+}
 
 void Encode(const sync::Residue& residue, v1::Residue* out) {
   out->set_kind(EncodeKind(residue.kind));

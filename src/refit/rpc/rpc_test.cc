@@ -103,7 +103,7 @@ class FakeAgent final : public AgentHandler {
             .kind = sync::ReplyKind::kDone,
             .status = OkStatus(),
             .residue = sync::Residue::Old(WeightVersion(5)),
-            .totals = {1, 2, 3}};
+            .totals = {1, 2, 3, milliseconds(4), milliseconds(5)}};
   }
   Result<std::vector<weights::RankHashes>> Checksums(Incarnation) override {
     return std::vector<weights::RankHashes>{{TpRank(0), {{"w", "00"}}}};
@@ -141,7 +141,7 @@ TEST(AgentRpc, ACommandIsAnsweredWithItsStamp) {
   const auto reply = Call(*client, seconds(10));
   ASSERT_TRUE(reply.has_value()) << reply.status().ToString();
   EXPECT_EQ(reply->stamp, SomeStamp());
-  EXPECT_EQ(reply->totals, (sync::TransferTotals{1, 2, 3}));
+  EXPECT_EQ(reply->totals, (sync::TransferTotals{1, 2, 3, milliseconds(4), milliseconds(5)}));
   EXPECT_EQ(*client->BytesDelivered(seconds(10)), 77U);
   EXPECT_EQ((*client->Checksums(Incarnation{}, seconds(10)))[0].hashes.at("w"), "00");
 }

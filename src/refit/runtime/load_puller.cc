@@ -55,7 +55,10 @@ LoadPuller::LoadPuller(LoadPullerOptions options, rpc::ReceiverStream& channel, 
 
 LoadPuller::~LoadPuller() {
   Stop();
-  channel_.Cancel();
+  // Not where the stream ended well: the last releases may still be on their way, and nobody reads any more.
+  if (!shared_.With([](const Shared& shared) { return shared.ended.has_value() && shared.ended->ok(); })) {
+    channel_.Cancel();
+  }
   if (reader_.joinable()) {
     reader_.join();
   }

@@ -61,7 +61,9 @@ void LoadReceiver::Stop() {
 
 void LoadReceiver::Run() {
   const AttemptId attempt = options_.start.stamp.attempt;
+  const Instant begun = exec::Now();
   Status status = ReceiveAll();
+  const Duration staged = exec::Now() - begun;
   if (status.ok()) {
     status = WaitForCaller();
   }
@@ -70,7 +72,10 @@ void LoadReceiver::Run() {
     post_(peer::TransferFailed{attempt, std::move(status)});
     return;
   }
-  post_(peer::TransferEnded{attempt, shared_.With([](Shared& shared) { return shared.totals; })});
+  post_(peer::TransferEnded{attempt, shared_.With([staged](Shared& shared) {
+                              shared.totals.staged = staged;
+                              return shared.totals;
+                            })});
 }
 
 Status LoadReceiver::ReceiveAll() {
@@ -286,6 +291,7 @@ void LoadReceiver::PostNext(engine::Engine& engine, const peer::PostUpdate& upda
     return;
   }
   prepared.call.label = update.label;
+  const Instant begun = exec::Now();
   const sync::Answer answer = Install(engine, prepared, update.deadline);
   const bool installed = answer.kind == sync::AnswerKind::kOk;
   if (installed) {
@@ -308,6 +314,7 @@ void LoadReceiver::PostNext(engine::Engine& engine, const peer::PostUpdate& upda
       shared.totals.tensors += prepared.totals.tensors;
       shared.totals.loads += prepared.totals.loads;
       shared.totals.bytes += prepared.totals.bytes;
+      shared.totals.installing += exec::Now() - begun;
     }
   });
 }

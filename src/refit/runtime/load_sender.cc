@@ -222,8 +222,8 @@ class Sending {
     }
     for (const stream::Entry& entry : bucket.entries) {
       totals_.tensors += entry.chunk_offset == 0 ? 1U : 0U;
+      totals_.bytes += entry.chunk_size;  // gaps between tensors are nobody's
     }
-    totals_.bytes += bucket.used;
     totals_.loads += 1;
     return {};
   }

@@ -18,6 +18,7 @@
 
 #include "refit/base/str.h"
 #include "refit/checkpoint/random_checkpoint.h"
+#include "refit/checkpoint/safetensors_writer.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/mailbox.h"
 #include "refit/exec/random.h"
@@ -135,6 +136,7 @@ class OneSource final : public rpc::PolicyHandler {
     return NotFound("not here");
   }
   void Serve(const rpc::OpenStream& open, rpc::SenderStream& stream) override {
+    ended = false;
     const auto plan = slots.Prepare(open, *source);
     ASSERT_TRUE(plan.has_value()) << plan.status().ToString();
     descriptors = plan->opened.slots;
@@ -166,7 +168,8 @@ class Rig {
  public:
   explicit Rig(std::uint32_t tp_size, std::vector<OneSource*> sources, std::vector<std::vector<std::uint32_t>> ranks,
                ByteCount load_bytes)
-      : tp_size_(tp_size), load_bytes_(load_bytes) {
+      : sources_(sources), tp_size_(tp_size), load_bytes_(load_bytes) {
+    offer = {"shm", stream::PackUnit::kLoad, load_bytes, rpc::DigestKind::kXxh3};
     for (std::size_t i = 0; i < sources.size(); ++i) {
       auto server = rpc::ServePolicy("127.0.0.1:0", *sources[i]);
       EXPECT_TRUE(server.has_value());
@@ -196,8 +199,17 @@ class Rig {
           return *std::move(event);
         }
       } else {
+        if (std::holds_alternative<peer::TransferEnded>(*event)) {
+          AwaitSenders();
+        }
         return *std::move(event);
       }
+    }
+  }
+  // Until every sender has what it needs to know: a receiver that goes away takes its last words with it.
+  void AwaitSenders() const {
+    for (const OneSource* source : sources_) {
+      EXPECT_TRUE(exec::WaitUntil([source] { return source->ended.load(); }, exec::Now() + seconds(10)));
     }
   }
 
@@ -221,7 +233,7 @@ class Rig {
 
   RankDouble engine;
   std::atomic<ByteCount> delivered = 0;
-  rpc::Offer offer{"shm", stream::PackUnit::kLoad, load_bytes_, rpc::DigestKind::kXxh3};
+  rpc::Offer offer;
 
  private:
   LoadReceiverOptions Options() const {
@@ -239,6 +251,7 @@ class Rig {
             .split = stream::DTypeSplit::kMixed};
   }
 
+  const std::vector<OneSource*> sources_;
   const std::uint32_t tp_size_;
   const ByteCount load_bytes_;
   std::uint64_t calls_ = 0;
@@ -248,6 +261,12 @@ class Rig {
   std::vector<sync::StreamSource> streams_;
   std::vector<std::unique_ptr<rpc::Server>> servers_;
 };
+
+std::string TextOf(const peer::EngineAgentEvent& event) {
+  const auto* failed = std::get_if<peer::TransferFailed>(&event);
+  const auto* answered = std::get_if<peer::EngineAnswered>(&event);
+  return failed != nullptr ? failed->status.ToString() : answered != nullptr ? answered->answer.message : "ended";
+}
 
 std::string MakeModel(const test::TempFolder& folder, std::uint64_t seed) {
   const std::string path = folder / StrCat("model-", seed);
@@ -268,6 +287,33 @@ void ExpectHolds(const RankDouble& engine, std::size_t rank, Source& source) {
 
 constexpr ByteCount kLoadBytes = 32 * kKiB;
 
+// RC-SYNC: both ends count tensors' bytes alike, where alignment leaves gaps between them (RC-BKT-02, RC-BKT-05).
+TEST(LoadStream, TotalsCountTensorsAndNotTheGapsBetweenThem) {
+  test::TempFolder folder;
+  const std::vector<weights::TensorSpec> specs = {{"a", weights::DType::kBfloat16, {3}},
+                                                  {"b", weights::DType::kFloat32, {1}},
+                                                  {"c", weights::DType::kBfloat16, {3}},
+                                                  {"d", weights::DType::kFloat32, {2}}};
+  auto writer = checkpoint::SafetensorsWriter::Create(folder / "model.safetensors", specs);
+  ASSERT_TRUE(writer.has_value()) << writer.status().ToString();
+  const std::vector<std::byte> bytes(6 + 4 + 6 + 8, std::byte{7});
+  ASSERT_TRUE((*writer)->Append(bytes).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  for (const rpc::Offer& offer : {rpc::Offer{"shm", stream::PackUnit::kLoad, kLoadBytes, rpc::DigestKind::kXxh3},
+                                  rpc::Offer{"loopback", stream::PackUnit::kPiece, 8, rpc::DigestKind::kXxh3}}) {
+    OneSource source(folder.path(), kLoadBytes);
+    Rig rig(1, {&source}, {{0}}, kLoadBytes);
+    rig.offer = offer;
+    const auto ended = rig.Transfer();
+    ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended)) << offer.transport << ": " << TextOf(ended);
+    ASSERT_TRUE(exec::WaitUntil([&source] { return source.ended.load(); }, exec::Now() + seconds(10)));
+    EXPECT_EQ(std::get<peer::TransferEnded>(ended).totals.bytes, bytes.size());
+    EXPECT_EQ(source.result.totals.bytes, bytes.size());
+    EXPECT_EQ(source.result.totals.tensors, specs.size());
+    ExpectHolds(rig.engine, 0, *source.source);
+  }
+}
+
 // A link: 2 KiB pieces, so that tensors are cut and loads span pieces.
 const rpc::Offer kPieces{"loopback", stream::PackUnit::kPiece, 2 * kKiB, rpc::DigestKind::kXxh3};
 
@@ -280,7 +326,7 @@ TEST(LoadStream, PiecesOfALinkBecomeLoads) {
   rig.offer = kPieces;
   for (int transfer = 0; transfer < 3; ++transfer) {  // links, slots and loads are used again
     const auto ended = rig.Transfer();
-    ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended));
+    ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended)) << TextOf(ended);
     ExpectHolds(rig.engine, 0, *first.source);
     ExpectHolds(rig.engine, 1, *second.source);
     ExpectHolds(rig.engine, 2, *first.source);
@@ -296,10 +342,12 @@ TEST(LoadStream, ALinkAndAMappingHaveTheSameRootDigest) {
   OneSource mapped(model, kLoadBytes);
   OneSource linked(model, kLoadBytes);
   Rig in_place(1, {&mapped}, {{0}}, kLoadBytes);
-  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(in_place.Transfer()));
+  const auto mapped_ended = in_place.Transfer();
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(mapped_ended)) << TextOf(mapped_ended);
   Rig over_link(1, {&linked}, {{0}}, kLoadBytes);
   over_link.offer = kPieces;
-  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(over_link.Transfer()));
+  const auto linked_ended = over_link.Transfer();
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(linked_ended)) << TextOf(linked_ended);
   ASSERT_TRUE(exec::WaitUntil([&] { return mapped.ended && linked.ended; }, exec::Now() + seconds(10)));
   ASSERT_TRUE(linked.result.status.ok()) << linked.result.status.ToString();
   EXPECT_EQ(linked.result.root, mapped.result.root);
@@ -359,7 +407,7 @@ TEST(LoadStream, EachRankGetsItsOwnPolicyWorkersBytes) {
   OneSource second(MakeModel(folder, 2), kLoadBytes);
   Rig rig(2, {&first, &second}, {{0}, {1}}, kLoadBytes);
   const auto ended = rig.Transfer();
-  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended));
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended)) << TextOf(ended);
   ExpectHolds(rig.engine, 0, *first.source);
   ExpectHolds(rig.engine, 1, *second.source);
 }
@@ -370,7 +418,7 @@ TEST(LoadStream, RanksWithOneSourceShareALoadAndAreCountedBeforeThePost) {
   OneSource source(MakeModel(folder, 1), kLoadBytes);
   Rig rig(3, {&source}, {{0, 1, 2}}, kLoadBytes);
   const auto ended = rig.Transfer();
-  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended));
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended)) << TextOf(ended);
   const auto& totals = std::get<peer::TransferEnded>(ended).totals;
   EXPECT_EQ(totals.bytes, source.source->manifest()->total_size() * 3);
   EXPECT_EQ(rig.delivered, totals.bytes);
@@ -389,7 +437,7 @@ TEST(LoadStream, ASlotIsNotPackedAgainWhileARankStillReads) {
   Rig rig(1, {&source}, {{0}}, kLoadBytes);
   rig.engine.late = true;
   const auto ended = rig.Transfer();
-  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended));
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended)) << TextOf(ended);
   rig.engine.Join();
   ExpectHolds(rig.engine, 0, *source.source);
 }
@@ -401,7 +449,7 @@ TEST(LoadStream, AnnouncementsOfAnotherAttemptOrLifeAreDropped) {
   source.foreign_first = true;
   Rig rig(1, {&source}, {{0}}, kLoadBytes);
   const auto ended = rig.Transfer();
-  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended));
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended)) << TextOf(ended);
   ExpectHolds(rig.engine, 0, *source.source);
 }
 
@@ -416,7 +464,7 @@ TEST(LoadStream, AfterARefusalTheLoadSlotIsReplaced) {
   EXPECT_EQ(source.result.end, SendEnd::kReceiverLeft);
   const std::vector<std::string> before = source.descriptors;
   const auto ended = rig.Transfer();
-  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended));
+  ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(ended)) << TextOf(ended);
   EXPECT_NE(source.descriptors[0], before[0]);
   EXPECT_EQ(source.descriptors[1], before[1]);  // its count came back: kept
   ExpectHolds(rig.engine, 0, *source.source);

@@ -71,6 +71,8 @@ struct TransferTotals {
   std::uint64_t tensors = 0;  // delivered, summed over ranks
   std::uint64_t loads = 0;    // `update` calls
   ByteCount bytes = 0;        // delivered, summed over ranks
+  Duration staged{};          // an agent's: from the transfer's start until its last load was ready for the engine
+  Duration installing{};      // an agent's: in `update` calls, until every rank had let go
   friend bool operator==(const TransferTotals&, const TransferTotals&) = default;
 };
 
