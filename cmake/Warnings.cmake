@@ -1,7 +1,10 @@
 # Flags of every target of ours. Errors only in presets, so that a newer compiler never breaks a user's build.
-add_compile_options(-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Wold-style-cast)
+# nvcc gets fewer: what it hands to the host's compiler is full of its own casts.
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wconversion;-Wsign-conversion;-Wshadow>"
+                    "$<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor;-Wold-style-cast>"
+                    "$<$<COMPILE_LANGUAGE:CUDA>:--compiler-options=-Wall,-Wextra>")
 if(REFIT_WERROR)
-  add_compile_options(-Werror)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Werror>" "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>")
 endif()
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 if(REFIT_SANITIZE)

@@ -86,7 +86,7 @@ struct GpuCopy {
 // A part of a tensor to hash as SGLang's GPU server does (device/gpu_hash.h). Hashes of parts add up where every part
 // but the last is a multiple of kGpuHashTile.
 struct GpuHashPart {
-  const std::byte* bytes = nullptr;  // on the queue's GPU, or mapped for it; 4-byte aligned
+  const std::byte* bytes = nullptr;  // on the queue's GPU, or mapped for it; fastest where 16-byte aligned
   ByteCount size = 0;
   ByteCount offset = 0;  // of the part in the tensor, a multiple of kGpuHashTile
   ByteCount total = 0;   // bytes of the whole tensor
@@ -103,8 +103,8 @@ class GpuQueue {
 
   // All of them as one batch; they run in any order among themselves.
   virtual Status Copy(std::span<const GpuCopy> copies) = 0;
-  // sums[i] gets parts[i]'s sum when the ticket after it is reached (device/gpu_hash.h makes a hash of sums). `sums`
-  // must live until then; it need not be page-locked.
+  // sums[i] gets parts[i]'s sum when Reached or Wait says that a ticket after it is reached (device/gpu_hash.h makes a
+  // hash of sums). `sums` must live until then, or until the queue goes; it need not be page-locked.
   virtual Status Hash(std::span<const GpuHashPart> parts, std::span<std::uint64_t> sums) = 0;
   virtual Result<GpuTicket> Mark() = 0;
   // What is queued here from now on runs after `ticket` of `other` (of any GPU).
