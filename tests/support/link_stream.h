@@ -1,16 +1,18 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stream of pieces over a link, small: two buffers on each side, announcements and completion notes through queues
-// (contract §6). It proves the rules of the protocol until the first backend with a link brings the product's loops
-// (settled D15). Both ends advance only when Step() is called, so that a test can try any interleaving; copies into a
-// buffer and reads out of it stay unfinished until somebody waits for them, as on a device.
+// A stream of pieces over a link, small: two buffers for pieces at the sender, memory of two loads at the receiver,
+// which fetches every piece to where it belongs (stream/load_assembler.h), announcements and completion notes through
+// queues (contract §6). Both ends advance only when Step() is called, so that a test can try any interleaving; copies
+// into a buffer and reads out of it stay unfinished until somebody waits for them, as on a device.
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,8 +26,8 @@
 #include "refit/device/copy.h"
 #include "refit/device/hash.h"
 #include "refit/exec/clock.h"
-#include "refit/stream/bucket_merger.h"
 #include "refit/stream/bucket_packer.h"
+#include "refit/stream/load_assembler.h"
 #include "refit/transport/transport.h"
 
 namespace refit::test {
@@ -50,7 +52,7 @@ class LinkSender {
   LinkSender(transport::Transport& transport, ByteCount capacity) : transport_(transport) {
     for (Buffer& buffer : buffers_) {
       buffer.memory.assign(capacity, kPoison);
-      const auto descriptor = transport_.Export(buffer.memory);
+      const auto descriptor = transport_.Export(MutableBytes(buffer.memory));
       REFIT_CHECK(descriptor.ok(), "a buffer could not be exported");
       buffer.descriptor = *descriptor;
     }
@@ -124,57 +126,65 @@ class LinkSender {
   std::optional<LoadSeq> unread_;  // the one published bucket that was not read yet
 };
 
-// Landing buffers, counted: a buffer that is taken comes back exactly once, however its read ended (RC-BKT-10).
-class LandingPool {
+// Memory of loads, counted: what is taken comes back exactly once, however its reads ended (RC-BKT-10). Two of
+// load_bytes, reused over all streams (RC-BKT-06); a larger load has memory of its own, for as long as it is held
+// (RC-RX-04).
+class LoadPool {
  public:
-  explicit LandingPool(ByteCount capacity) : capacity_(capacity) {
-    for (std::vector<std::byte>& buffer : buffers_) {
-      buffer.assign(capacity, kPoison);
+  explicit LoadPool(ByteCount load_bytes) : load_bytes_(load_bytes) {
+    for (std::vector<std::byte>& memory : free_) {
+      memory.assign(load_bytes, kPoison);
     }
   }
-  std::size_t Take() {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      if (!taken_[i]) {
-        taken_[i] = true;
-        return i;
-      }
+  std::vector<std::byte> Take(ByteCount capacity) {
+    ++taken_;
+    if (capacity > load_bytes_) {
+      return std::vector<std::byte>(capacity, kPoison);
     }
-    REFIT_CHECK(false, "no landing buffer is free: one leaked");
-    return 0;
+    REFIT_CHECK(!free_.empty(), "no memory of a load is free: one leaked");
+    std::vector<std::byte> memory = std::move(free_.back());
+    free_.pop_back();
+    return memory;
   }
-  void GiveBack(std::size_t index) {
-    REFIT_CHECK(taken_[index], "a landing buffer came back twice");
-    taken_[index] = false;
-    buffers_[index].assign(capacity_, kPoison);  // RC-RX-03: whoever kept a view sees it at once
+  void GiveBack(std::vector<std::byte> memory) {
+    REFIT_CHECK(taken_ > 0, "memory of a load came back twice");
+    --taken_;
+    std::fill(memory.begin(), memory.end(), kPoison);  // RC-RX-03: whoever kept a view sees it at once
+    if (memory.size() == load_bytes_) {
+      free_.push_back(std::move(memory));
+    }
   }
-  MutableBytes bytes(std::size_t index) { return buffers_[index]; }
-  ByteCount capacity() const { return capacity_; }
-  std::size_t taken() const { return static_cast<std::size_t>(taken_[0]) + static_cast<std::size_t>(taken_[1]); }
+  ByteCount load_bytes() const { return load_bytes_; }
+  std::size_t taken() const { return taken_; }
 
  private:
-  ByteCount capacity_;
-  std::array<std::vector<std::byte>, 2> buffers_;
-  std::array<bool, 2> taken_{};
+  ByteCount load_bytes_;
+  std::vector<std::vector<std::byte>> free_{2};
+  std::size_t taken_ = 0;
 };
 
 struct ReceivedTensor {
   weights::TensorSpec spec;
-  Bytes bytes;  // valid until the next Step() of its receiver
+  Bytes bytes;  // valid until the next Step() of its receiver (RC-RX-01)
 };
 
 class LinkReceiver {
  public:
   // link: nothing for a receiver that was never bound. peer: for messages.
-  LinkReceiver(std::string peer, transport::Link* link, LandingPool& pool)
-      : peer_(std::move(peer)), link_(link), pool_(pool), merger_(pool.capacity()) {}
+  LinkReceiver(std::string peer, transport::Link* link, LoadPool& pool, ByteCount piece_capacity)
+      : peer_(std::move(peer)),
+        link_(link),
+        pool_(pool),
+        piece_capacity_(piece_capacity),
+        assembler_(piece_capacity, pool.load_bytes()) {}
   ~LinkReceiver() { End(); }
   LinkReceiver(const LinkReceiver&) = delete;
   LinkReceiver& operator=(const LinkReceiver&) = delete;
 
-  // Does at most one thing: starts a read, polls it, or hands over the tensors of a read that has ended.
-  // Nothing: not yet, or finished(). An error ends the stream; all landing memory is back by then.
+  // Does at most one thing: starts the reads of a piece, polls one of them, or hands over the tensors of the loads that
+  // became whole. Nothing: not yet, or finished(). An error ends the stream; all memory is back by then.
   Result<std::optional<std::vector<ReceivedTensor>>> Step(Channel& channel) {
-    Release();  // the batch before
+    ReleaseHeld();  // the batch before
     if (link_ == nullptr && REFIT_MUTANT("RC-BKT-13/block", true, false)) {
       return FailedPrecondition(StrCat("the receiver of ", peer_, " was never bound"), "bind before the first receive");
     }
@@ -195,8 +205,8 @@ class LinkReceiver {
   using Received = std::optional<std::vector<ReceivedTensor>>;
   struct Reading {
     Announcement announcement;
-    transport::OpId op = 0;
-    std::size_t landing = 0;
+    stream::AssemblyStep step;
+    std::deque<transport::OpId> ops;  // those that were not seen to end
   };
 
   Result<Received> Start(Channel& channel) {
@@ -205,46 +215,63 @@ class LinkReceiver {
     }
     Announcement announcement = std::move(channel.announcements.front());
     channel.announcements.pop_front();
-    REFIT_RETURN_IF_ERROR(stream::CheckBucket(announcement.bucket, pool_.capacity()));
-    const ByteCount size = REFIT_MUTANT("RC-BKT-09/read-the-capacity", announcement.bucket.used, pool_.capacity());
-    const std::size_t landing = pool_.Take();
-    const auto op = link_->Fetch(announcement.descriptor, {0, size}, pool_.bytes(landing).first(size));
-    if (!op.ok()) {
-      GiveBackAfterError(landing);
-      return op.status();
+    REFIT_ASSIGN_OR_RETURN(stream::AssemblyStep step, assembler_.Accept(announcement.bucket));
+    for (const stream::OpenedLoad& load : step.opened) {
+      loads_[load.number] = pool_.Take(load.capacity);
+    }
+    reading_ = Reading{std::move(announcement), std::move(step), {}};
+    for (const stream::Placement& placement : reading_->step.placements) {
+      if (placement.size > 0) {
+        REFIT_RETURN_IF_ERROR(Fetch(placement));
+      }
     }
     if (REFIT_MUTANT("RC-BKT-08/note-before-completion", false, true)) {
-      channel.notes.push_back(announcement.bucket.seq);
+      channel.notes.push_back(reading_->announcement.bucket.seq);
     }
-    reading_ = Reading{std::move(announcement), *op, landing};
     return Received();
   }
 
+  // Straight to where the bytes belong: no landing buffer, no merging.
+  Status Fetch(const stream::Placement& placement) {
+    const MutableBytes room = MutableBytes(loads_.at(placement.load)).subspan(placement.target_offset);
+    const ByteCount size = REFIT_MUTANT("RC-BKT-09/read-the-capacity", placement.size,
+                                        std::min(room.size(), piece_capacity_ - placement.source_offset));
+    REFIT_ASSIGN_OR_RETURN(const transport::OpId op, link_->Fetch(reading_->announcement.descriptor,
+                                                                  {placement.source_offset, size}, room.first(size)));
+    reading_->ops.push_back(op);
+    return OkStatus();
+  }
+
   Result<Received> Poll(Channel& channel) {
-    const transport::OpState state = link_->Poll(reading_->op);
-    if (state == transport::OpState::kPending) {
+    if (!reading_->ops.empty()) {
+      const transport::OpId op = reading_->ops.front();
+      const transport::OpState state = link_->Poll(op);
+      if (state == transport::OpState::kFailed) {
+        return link_->error(op);
+      }
+      if (state == transport::OpState::kDone) {
+        reading_->ops.pop_front();
+      }
+    }
+    if (!reading_->ops.empty()) {
       return Received();
     }
     const Reading read = std::move(*reading_);
     reading_.reset();
-    if (state == transport::OpState::kFailed) {
-      GiveBackAfterError(read.landing);
-      return link_->error(read.op);
-    }
-    held_ = read.landing;
     REFIT_RETURN_IF_ERROR(CheckDigest(read));
     if (REFIT_MUTANT("RC-BKT-08/note-before-completion", true, false)) {
       channel.notes.push_back(read.announcement.bucket.seq);
     }
-    return Merge(read);
+    finished_ = read.step.is_last;
+    return HandOver(read.step.closed);
   }
 
   Status CheckDigest(const Reading& read) {
     const stream::Bucket& bucket = read.announcement.bucket;
     std::vector<Digest> digests;
-    for (const stream::Entry& entry : bucket.entries) {
+    for (const stream::Placement& placement : read.step.placements) {
       hasher_->Reset();
-      hasher_->Update(pool_.bytes(read.landing).subspan(entry.offset, entry.chunk_size));
+      hasher_->Update(Bytes(loads_.at(placement.load)).subspan(placement.target_offset, placement.size));
       digests.push_back(hasher_->Finish());
     }
     if (stream::BucketDigest(bucket, digests, *hasher_) != read.announcement.digest) {
@@ -253,63 +280,52 @@ class LinkReceiver {
     return OkStatus();
   }
 
-  Result<Received> Merge(const Reading& read) {
-    REFIT_ASSIGN_OR_RETURN(const stream::MergeStep step, merger_.Accept(read.announcement.bucket));
-    if (step.assembly_size) {
-      assembly_.assign(*step.assembly_size, kPoison);
-    }
-    const std::array<Bytes, 1> landing = {pool_.bytes(read.landing)};
-    std::vector<Digest> digests;
-    REFIT_RETURN_IF_ERROR(
-        device::RunCopies(step.copies, landing, assembly_, read.announcement.bucket.entries.size(), nullptr, digests));
+  Received HandOver(const std::vector<stream::ClosedLoad>& closed) {
     std::vector<ReceivedTensor> tensors;
-    for (const stream::MergedTensor& tensor : step.tensors) {
-      if (tensor.reassembled) {
-        assembled_ = std::move(assembly_);
-        tensors.push_back({tensor.spec, assembled_});
-      } else {
-        tensors.push_back({tensor.spec, pool_.bytes(read.landing).subspan(tensor.offset, tensor.size)});
+    for (const stream::ClosedLoad& load : closed) {
+      const Bytes memory = loads_.at(load.number);
+      for (const stream::BatchTensor& tensor : load.tensors) {
+        tensors.push_back({tensor.spec, memory.subspan(tensor.location, SizeOf(tensor.spec).value())});
       }
+      held_.push_back(load.number);
     }
-    finished_ = step.is_last;
-    return Received(std::move(tensors));
+    return tensors;
+  }
+
+  void ReleaseHeld() {
+    for (const std::uint64_t number : held_) {
+      pool_.GiveBack(std::move(loads_.at(number)));
+      loads_.erase(number);
+    }
+    held_.clear();
   }
 
   // After an error nothing may write into the memory any more before it is used again (RX-ASM-T2).
-  void GiveBackAfterError(std::size_t landing) {
-    REFIT_CHECK(link_->Fence(exec::Now() + std::chrono::seconds(1)) == transport::FenceOutcome::kFenced,
-                "this double has no graveyard");
-    if (REFIT_MUTANT("RC-BKT-10/leak-on-error", true, false)) {
-      pool_.GiveBack(landing);
-    }
-  }
-
-  void Release() {
-    if (held_) {
-      pool_.GiveBack(*held_);
-      held_.reset();
-      std::vector<std::byte>().swap(assembled_);
-    }
-  }
-
   void End() {
     finished_ = true;
-    Release();
+    ReleaseHeld();
     if (reading_) {
-      GiveBackAfterError(reading_->landing);
+      REFIT_CHECK(link_->Fence(exec::Now() + std::chrono::seconds(1)) == transport::FenceOutcome::kFenced,
+                  "this double has no graveyard");
       reading_.reset();
     }
+    if (REFIT_MUTANT("RC-BKT-10/leak-on-error", true, false)) {
+      for (auto& [number, memory] : loads_) {
+        pool_.GiveBack(std::move(memory));
+      }
+    }
+    loads_.clear();
   }
 
   const std::string peer_;
   transport::Link* const link_;
-  LandingPool& pool_;
-  stream::BucketMerger merger_;
+  LoadPool& pool_;
+  const ByteCount piece_capacity_;
+  stream::LoadAssembler assembler_;
   std::unique_ptr<DigestHasher> hasher_ = device::MakeDigestHasher();
   std::optional<Reading> reading_;
-  std::optional<std::size_t> held_;   // landing buffer of the batch that was handed over
-  std::vector<std::byte> assembly_;   // of the tensor being joined
-  std::vector<std::byte> assembled_;  // of the batch that was handed over
+  std::map<std::uint64_t, std::vector<std::byte>> loads_;  // by number: being filled, or handed over
+  std::vector<std::uint64_t> held_;                        // loads of the batch that was handed over
   bool finished_ = false;
 };
 

@@ -2,15 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The contract's fuzz_bucket_meta (RC-BKT-14): any bytes, read as a sequence of buckets, are either refused or describe
-// a bucket whose parts are where they may be. Neither the check nor the merger may crash or accept a byte out of place.
+// a piece whose parts are where they may be. Neither the check nor the assembler may crash or put a byte out of place.
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "refit/base/check.h"
 #include "refit/stream/bucket.h"
-#include "refit/stream/bucket_merger.h"
+#include "refit/stream/load_assembler.h"
 
 namespace refit::stream {
 namespace {
@@ -74,23 +75,35 @@ Bucket ReadBucket(Input& input, LoadSeq likely) {
   return bucket;
 }
 
-void ExpectInBounds(const Bucket& bucket, const MergeStep& step, ByteCount assembly_size) {
-  for (const Copy& copy : step.copies) {
-    REFIT_CHECK(copy.source_offset <= bucket.used && copy.size <= bucket.used - copy.source_offset, "landing buffer");
-    REFIT_CHECK(copy.target_offset <= assembly_size && copy.size <= assembly_size - copy.target_offset, "assembly");
-    REFIT_CHECK(copy.entry < bucket.entries.size(), "entry");
+// What a receiver knows of a load: sizes only, since a hostile one may be larger than any memory.
+struct KnownLoad {
+  ByteCount capacity = 0;
+  ByteCount filled = 0;  // placements come in ascending order
+};
+
+void ExpectInPlace(const Bucket& piece, const AssemblyStep& step, std::vector<KnownLoad>& loads) {
+  for (const OpenedLoad& opened : step.opened) {
+    REFIT_CHECK(opened.number == loads.size(), "loads are numbered from 0");
+    loads.push_back({.capacity = opened.capacity});
   }
-  ByteCount end = 0;
-  for (const MergedTensor& tensor : step.tensors) {
-    REFIT_CHECK(SizeOf(tensor.spec).value() == tensor.size, "size");
-    if (tensor.reassembled) {
-      REFIT_CHECK(tensor.size == assembly_size, "assembly of another tensor");
-      continue;
+  REFIT_CHECK(step.placements.size() == piece.entries.size(), "one placement per entry");
+  for (const Placement& placement : step.placements) {
+    REFIT_CHECK(placement.source_offset <= piece.used && placement.size <= piece.used - placement.source_offset,
+                "out of the piece");
+    REFIT_CHECK(placement.load < loads.size(), "no such load");
+    KnownLoad& load = loads[placement.load];
+    REFIT_CHECK(placement.target_offset >= load.filled, "overlap");
+    REFIT_CHECK(placement.target_offset <= load.capacity && placement.size <= load.capacity - placement.target_offset,
+                "out of the load");
+    load.filled = placement.target_offset + placement.size;
+  }
+  for (const ClosedLoad& closed : step.closed) {
+    REFIT_CHECK(closed.number < loads.size() && closed.used <= loads[closed.number].capacity, "past the end");
+    REFIT_CHECK(closed.used == loads[closed.number].filled, "a load is closed with a hole at its end");
+    for (const BatchTensor& tensor : closed.tensors) {
+      REFIT_CHECK(tensor.location % weights::ItemSize(tensor.spec.dtype) == 0, "alignment");
+      REFIT_CHECK(tensor.location + SizeOf(tensor.spec).value() <= closed.used, "a tensor past the end");
     }
-    REFIT_CHECK(tensor.offset >= end && tensor.offset <= bucket.used, "overlap");
-    REFIT_CHECK(tensor.size <= bucket.used - tensor.offset, "past the end");
-    REFIT_CHECK(tensor.offset % weights::ItemSize(tensor.spec.dtype) == 0, "alignment");
-    end = tensor.offset + tensor.size;
   }
 }
 
@@ -101,20 +114,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using refit::ByteCount;
   refit::stream::Input input(data, size);
   const ByteCount capacity = 1 + input.Number();
-  refit::stream::BucketMerger merger(capacity);
-  ByteCount assembly_size = 0;
+  refit::stream::LoadAssembler assembler(capacity, 1 + capacity % 97);
+  std::vector<refit::stream::KnownLoad> loads;
   refit::LoadSeq seq;
   while (!input.empty()) {
-    const refit::stream::Bucket bucket = refit::stream::ReadBucket(input, seq);
+    const refit::stream::Bucket piece = refit::stream::ReadBucket(input, seq);
     seq = seq.Next();
-    const bool checked = CheckBucket(bucket, capacity).ok();
-    const auto step = merger.Accept(bucket);
+    const bool checked = CheckBucket(piece, capacity).ok();
+    const auto step = assembler.Accept(piece);
     if (!step.ok()) {
       return 0;
     }
-    REFIT_CHECK(checked && bucket.used <= capacity, "the merger accepts only what CheckBucket does");
-    assembly_size = step->assembly_size.value_or(assembly_size);
-    refit::stream::ExpectInBounds(bucket, *step, assembly_size);
+    REFIT_CHECK(checked && piece.used <= capacity, "the assembler accepts only what CheckBucket does");
+    refit::stream::ExpectInPlace(piece, *step, loads);
   }
   return 0;
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Packing against a twin written straight from the contract's §6.1, and packing, moving and joining real bytes.
+// Packing against a twin written straight from the contract's §6.1, and packing, moving and placing real bytes.
 
 #include "refit/stream/bucket_packer.h"
 
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "refit/base/str.h"
-#include "refit/stream/bucket_merger.h"
+#include "refit/stream/load_assembler.h"
 
 namespace refit::stream {
 namespace {
@@ -144,52 +144,95 @@ std::string ExpectedBytes(const weights::PlannedTensor& tensor, const std::vecto
   return out;
 }
 
-struct Delivered {
-  weights::TensorSpec spec;
-  std::string bytes;
+struct ReceivedLoad {
+  ClosedLoad load;
+  ByteCount capacity = 0;
+  std::string bytes;  // of its memory
 };
 
-// Packs, "sends" each bucket through one recycled landing buffer, merges; what a receiver would deliver.
-std::vector<Delivered> Transfer(const std::vector<PackedBucket>& buckets, ByteCount capacity,
-                                const std::vector<std::string>& sources) {
-  std::vector<Delivered> out;
-  BucketMerger merger(capacity);
-  std::vector<std::string> landing(1);
-  std::string assembly;
-  for (const PackedBucket& packed : buckets) {
-    landing[0].assign(packed.bucket.used, '\xee');
-    RunCopies(packed.copies, sources, landing[0]);
-    const auto step = merger.Accept(packed.bucket);
-    if (!step.ok()) {
-      ADD_FAILURE() << step.status().ToString();
-      return out;
+// A receiver of pieces: fetches each of them out of one recycled staging buffer to where the assembler says.
+class Receiver {
+ public:
+  Receiver(ByteCount piece_capacity, ByteCount load_bytes) : assembler_(piece_capacity, load_bytes) {}
+
+  void Receive(const PackedBucket& packed, const std::vector<std::string>& sources) {
+    std::string staging(packed.bucket.used, '\xee');
+    RunCopies(packed.copies, sources, staging);
+    const auto step = assembler_.Accept(packed.bucket);
+    ASSERT_TRUE(step.ok()) << step.status().ToString();
+    ASSERT_EQ(step->is_last, packed.bucket.is_last);
+    for (const OpenedLoad& opened : step->opened) {
+      ASSERT_EQ(opened.number, loads_.size());
+      loads_.push_back({{}, opened.capacity, std::string(opened.capacity, '\xee')});
+      written_.emplace_back(opened.capacity, false);
     }
-    EXPECT_EQ(step->is_last, &packed == &buckets.back());
-    if (step->assembly_size.has_value()) {
-      assembly.assign(*step->assembly_size, '\xee');
+    ASSERT_EQ(step->placements.size(), packed.bucket.entries.size());
+    for (std::size_t i = 0; i < step->placements.size(); ++i) {
+      ASSERT_EQ(step->placements[i].source_offset, packed.bucket.entries[i].offset);
+      ASSERT_EQ(step->placements[i].size, packed.bucket.entries[i].chunk_size);
+      Fetch(step->placements[i], staging);
     }
-    RunCopies(step->copies, landing, assembly);
-    for (const MergedTensor& tensor : step->tensors) {
-      out.push_back({tensor.spec, tensor.reassembled ? assembly : landing[0].substr(tensor.offset, tensor.size)});
+    for (const ClosedLoad& closed : step->closed) {
+      ASSERT_EQ(closed.number, closed_);
+      loads_[closed_++].load = closed;
     }
   }
-  return out;
-}
 
-// RC-BKT-02, -03, -05, -12: split and merge is the identity, byte for byte, in stream order; whole tensors aligned.
-TEST(BucketPackerPropTest, PackingAndMergingIsTheIdentity) {
+  const std::vector<ReceivedLoad>& loads() const { return loads_; }
+  std::size_t closed() const { return closed_; }
+
+ private:
+  // Into memory that is there, is not closed yet, and was not written before.
+  void Fetch(const Placement& placement, const std::string& staging) {
+    ASSERT_LT(placement.load, loads_.size());
+    ASSERT_GE(placement.load, closed_);
+    ASSERT_LE(placement.target_offset + placement.size, loads_[placement.load].bytes.size());
+    for (ByteCount i = 0; i < placement.size; ++i) {
+      ASSERT_FALSE(written_[placement.load][placement.target_offset + i]) << "placements overlap";
+      written_[placement.load][placement.target_offset + i] = true;
+      loads_[placement.load].bytes[placement.target_offset + i] = staging[placement.source_offset + i];
+    }
+  }
+
+  LoadAssembler assembler_;
+  std::vector<ReceivedLoad> loads_;
+  std::vector<std::vector<bool>> written_;
+  std::size_t closed_ = 0;
+};
+
+// RC-BKT-02, -03, -05, -12, RC-PAY-08: cutting into pieces and fetching them into their place is the identity, byte for
+// byte, in stream order, whatever the two sizes; the loads are those that Pack cuts for a transport without a link.
+TEST(BucketPackerPropTest, PiecesMakeTheLoadsThatPackCuts) {
   for (std::uint64_t seed = 1; seed <= kTransfers && !testing::Test::HasFailure(); ++seed) {
     Random random(seed);
     std::vector<std::string> sources;
     const weights::ReshardPlan plan = RandomPlan(random, 12, 60, &sources);
     const ByteCount capacity = 1 + random.Below(100);
-    const auto buckets = Pack(plan, PackUnit::kPiece, capacity).value();
-    const std::vector<Delivered> delivered = Transfer(buckets, capacity, sources);
-    ASSERT_EQ(delivered.size(), plan.tensors.size()) << "seed " << seed;
-    for (std::size_t i = 0; i < delivered.size(); ++i) {
-      ASSERT_EQ(delivered[i].spec, plan.tensors[i].spec) << "seed " << seed;
-      ASSERT_EQ(delivered[i].bytes, ExpectedBytes(plan.tensors[i], sources)) << "seed " << seed << ", tensor " << i;
+    const ByteCount load_bytes = 1 + random.Below(300);
+    Receiver receiver(capacity, load_bytes);
+    const auto pieces = Pack(plan, PackUnit::kPiece, capacity).value();
+    for (const PackedBucket& packed : pieces) {
+      ASSERT_NO_FATAL_FAILURE(receiver.Receive(packed, sources)) << "seed " << seed;
     }
+    const auto expected = Pack(plan, PackUnit::kLoad, load_bytes).value();
+    ASSERT_EQ(receiver.closed(), receiver.loads().size()) << "seed " << seed;
+    ASSERT_EQ(receiver.closed(), plan.tensors.empty() ? 0 : expected.size()) << "seed " << seed;
+    std::size_t next = 0;  // tensor of the plan
+    for (std::size_t i = 0; i < receiver.closed(); ++i) {
+      const ReceivedLoad& received = receiver.loads()[i];
+      ASSERT_EQ(received.capacity, std::max(load_bytes, received.load.used)) << "seed " << seed;
+      ASSERT_EQ(received.load.used, expected[i].bucket.used) << "seed " << seed;
+      ASSERT_EQ(received.load.tensors.size(), expected[i].bucket.entries.size()) << "seed " << seed;
+      for (std::size_t t = 0; t < received.load.tensors.size(); ++t, ++next) {
+        const BatchTensor& tensor = received.load.tensors[t];
+        ASSERT_EQ(tensor.location, expected[i].bucket.entries[t].offset) << "seed " << seed;
+        ASSERT_EQ(tensor.spec, plan.tensors[next].spec) << "seed " << seed;
+        ASSERT_EQ(received.bytes.substr(tensor.location, plan.tensors[next].size),
+                  ExpectedBytes(plan.tensors[next], sources))
+            << "seed " << seed << ", tensor " << next;
+      }
+    }
+    ASSERT_EQ(next, plan.tensors.size()) << "seed " << seed;
   }
 }
 
@@ -237,9 +280,9 @@ TEST(BucketPackerPropTest, ADamagedStreamIsNeverTakenForComplete) {
       case 1: buckets.insert(position, buckets[at]); break;
       default: std::iter_swap(position, position + 1); break;
     }
-    BucketMerger merger(capacity);
+    LoadAssembler assembler(capacity, 1 + random.Below(60));
     const bool accepted = std::all_of(buckets.begin(), buckets.end(),
-                                      [&merger](const Bucket& bucket) { return merger.Accept(bucket).ok(); });
+                                      [&assembler](const Bucket& bucket) { return assembler.Accept(bucket).ok(); });
     EXPECT_FALSE(accepted) << "seed " << seed;
   }
 }

@@ -13,7 +13,7 @@
 namespace refit::stream {
 
 struct Copy {
-  std::size_t source = 0;       // index of a source tensor (packing) or of a landing buffer (merging)
+  std::size_t source = 0;       // index of a source tensor
   ByteCount source_offset = 0;  // bytes
   ByteCount target_offset = 0;  // bytes from the target buffer's start
   ByteCount size = 0;

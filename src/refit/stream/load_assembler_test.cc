@@ -1,7 +1,7 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "refit/stream/bucket_merger.h"
+#include "refit/stream/load_assembler.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,8 @@ namespace {
 
 using weights::DType;
 
-constexpr ByteCount kCapacity = 64;
+constexpr ByteCount kCapacity = 64;    // of a piece
+constexpr ByteCount kLoadBytes = 100;  // of a load
 
 Entry Whole(std::string name, weights::Shape shape, ByteCount offset, DType dtype = DType::kBfloat16) {
   Entry entry{.spec = {std::move(name), dtype, std::move(shape)}, .chunk_offset = 0, .chunk_size = 0, .offset = offset};
@@ -30,7 +31,7 @@ Entry Chunk(std::string name, std::int64_t count, ByteCount chunk_offset, ByteCo
   return entry;
 }
 
-Bucket BucketOf(std::uint64_t seq, std::vector<Entry> entries, bool is_last = false) {
+Bucket PieceOf(std::uint64_t seq, std::vector<Entry> entries, bool is_last = false) {
   ByteCount used = 0;
   for (const Entry& entry : entries) {
     used = entry.offset + entry.chunk_size;
@@ -38,116 +39,156 @@ Bucket BucketOf(std::uint64_t seq, std::vector<Entry> entries, bool is_last = fa
   return {.seq = LoadSeq(seq), .entries = std::move(entries), .used = used, .is_last = is_last};
 }
 
-Bucket Mixed() {
-  return BucketOf(0, {Whole("a", {3}, 0), Whole("b", {2, 2}, 8, DType::kFloat32), Whole("none", {0, 4096}, 24)});
+Bucket Mixed(bool is_last = false) {
+  return PieceOf(0, {Whole("a", {3}, 0), Whole("b", {2, 2}, 8, DType::kFloat32), Whole("none", {0, 4096}, 24)},
+                 is_last);
 }
 
-// The status of the first bucket that is refused; OK when all are accepted.
-Status Feed(const std::vector<Bucket>& buckets) {
-  BucketMerger merger(kCapacity);
-  for (const Bucket& bucket : buckets) {
-    REFIT_RETURN_IF_ERROR(merger.Accept(bucket).status());
-  }
-  return OkStatus();
-}
+// What became of a stream, in numbers that can be compared.
+struct Outcome {
+  std::vector<std::pair<std::uint64_t, ByteCount>> opened;   // number, capacity
+  std::vector<std::pair<std::uint64_t, ByteCount>> targets;  // of every placement: load, offset in it
+  std::vector<ByteCount> used;                               // of every closed load
+  std::vector<std::string> tensors;                          // "load name location"
+};
 
-TEST(BucketMergerTest, WholeTensorsStayInTheLandingBuffer) {
-  BucketMerger merger(kCapacity);
-  const MergeStep step = merger.Accept(Mixed()).value();
-  EXPECT_TRUE(step.copies.empty());
-  EXPECT_FALSE(step.assembly_size.has_value());
-  ASSERT_EQ(step.tensors.size(), 3u);
-  EXPECT_EQ(step.tensors[1].offset, 8u);
-  EXPECT_EQ(step.tensors[1].size, 16u);
-  EXPECT_FALSE(step.tensors[1].reassembled);
-  EXPECT_EQ(step.tensors[2].size, 0u);  // RC-BKT-12
-}
-
-TEST(BucketMergerTest, ASpanningTensorIsDeliveredWithItsFinalChunkInStreamPosition) {  // RC-BKT-03
-  BucketMerger merger(kCapacity);
-  const MergeStep first = merger.Accept(BucketOf(0, {Chunk("big", 133, 0, 64)})).value();
-  EXPECT_EQ(first.assembly_size, ByteCount{133});
-  EXPECT_TRUE(first.tensors.empty());
-  const MergeStep second = merger.Accept(BucketOf(1, {Chunk("big", 133, 64, 64)})).value();
-  EXPECT_FALSE(second.assembly_size.has_value());
-  EXPECT_EQ(second.copies, (CopyPlan{{.source = 0, .source_offset = 0, .target_offset = 64, .size = 64, .entry = 0}}));
-  Entry next = Whole("next", {4}, 5, DType::kUint8);
-  const MergeStep third = merger.Accept(BucketOf(2, {Chunk("big", 133, 128, 5), next}, true)).value();
-  ASSERT_EQ(third.tensors.size(), 2u);
-  EXPECT_TRUE(third.tensors[0].reassembled);
-  EXPECT_EQ(third.tensors[0].spec.name, "big");
-  EXPECT_EQ(third.tensors[1].spec.name, "next");
-  EXPECT_TRUE(third.is_last);
-}
-
-TEST(BucketMergerTest, EverySpanningTensorAsksForMemoryOfItsOwn) {  // RC-RX-04
-  BucketMerger merger(kCapacity);
-  std::size_t asked = 0;
-  std::size_t delivered = 0;
-  for (std::uint64_t seq = 0; seq < 6; ++seq) {
-    const std::string name(1, static_cast<char>('a' + seq / 2));
-    const ByteCount at = seq % 2 == 0 ? 0 : 64;
-    const MergeStep step = merger.Accept(BucketOf(seq, {Chunk(name, 100, at, at == 0 ? 64 : 36)}, seq == 5)).value();
-    asked += step.assembly_size.has_value() ? 1u : 0u;
-    for (const MergedTensor& tensor : step.tensors) {
-      delivered += tensor.reassembled ? 1u : 0u;
+Result<Outcome> Feed(const std::vector<Bucket>& pieces, ByteCount load_bytes = kLoadBytes) {
+  LoadAssembler assembler(kCapacity, load_bytes);
+  Outcome out;
+  for (const Bucket& piece : pieces) {
+    REFIT_ASSIGN_OR_RETURN(const AssemblyStep step, assembler.Accept(piece));
+    for (const OpenedLoad& load : step.opened) {
+      out.opened.emplace_back(load.number, load.capacity);
+    }
+    for (const Placement& placement : step.placements) {
+      out.targets.emplace_back(placement.load, placement.target_offset);
+    }
+    for (const ClosedLoad& load : step.closed) {
+      out.used.push_back(load.used);
+      for (const BatchTensor& tensor : load.tensors) {
+        out.tensors.push_back(std::to_string(load.number) + " " + tensor.spec.name + " " +
+                              std::to_string(tensor.location));
+      }
     }
   }
-  EXPECT_EQ(delivered, 3u);
-  EXPECT_EQ(asked, delivered);
+  return out;
 }
 
-TEST(BucketMergerTest, AnEmptyLastBucketEndsTheStream) {  // RC-BKT-11
-  BucketMerger merger(kCapacity);
-  const MergeStep step = merger.Accept(BucketOf(0, {}, true)).value();
+using Pairs = std::vector<std::pair<std::uint64_t, ByteCount>>;
+using Names = std::vector<std::string>;
+
+TEST(LoadAssemblerTest, WholeTensorsFollowOneAnotherAtTheirOwnAlignment) {  // RC-BKT-02, -05
+  LoadAssembler assembler(kCapacity, kLoadBytes);
+  const AssemblyStep step = assembler.Accept(Mixed()).value();
+  ASSERT_EQ(step.placements.size(), 3u);
+  EXPECT_EQ(step.placements[1].source_offset, 8u);
+  EXPECT_EQ(step.placements[1].size, 16u);
+  EXPECT_EQ(step.placements[2].size, 0u);
+  EXPECT_TRUE(step.closed.empty()) << "more may follow";
+  const AssemblyStep last = assembler.Accept(PieceOf(1, {Whole("c", {1}, 0)}, true)).value();
+  EXPECT_TRUE(last.opened.empty());
+  ASSERT_EQ(last.closed.size(), 1u);
+  EXPECT_EQ(last.closed[0].used, 26u);
+  EXPECT_EQ(Feed({Mixed(), PieceOf(1, {Whole("c", {1}, 0)}, true)})->tensors,
+            (Names{"0 a 0", "0 b 8", "0 none 24", "0 c 24"}));  // RC-BKT-12: none is there
+}
+
+TEST(LoadAssemblerTest, ATensorThatDoesNotFitOpensTheNextLoad) {  // RC-PAY-08
+  const auto out = Feed({PieceOf(0, {Chunk("a", 60, 0, 60)}), PieceOf(1, {Chunk("b", 40, 0, 40)}),
+                         PieceOf(2, {Chunk("c", 1, 0, 1)}, true)});
+  EXPECT_EQ(out->opened, (Pairs{{0, 100}, {1, 100}}));
+  EXPECT_EQ(out->used, (std::vector<ByteCount>{100, 1}));  // an exact fit stays in its load
+  EXPECT_EQ(out->tensors, (Names{"0 a 0", "0 b 60", "1 c 0"}));
+}
+
+TEST(LoadAssemblerTest, AlignmentMayPushATensorIntoTheNextLoad) {
+  const auto out =
+      Feed({PieceOf(0, {Whole("a", {1}, 0, DType::kUint8), Whole("b", {2}, 4, DType::kFloat32)}, true)}, 9);
+  EXPECT_EQ(out->tensors, (Names{"0 a 0", "1 b 0"}));
+  EXPECT_EQ(
+      Feed({PieceOf(0, {Whole("a", {9}, 0, DType::kUint8), Whole("b", {0}, 12, DType::kFloat32)}, true)}, 9)->tensors,
+      (Names{"0 a 0", "1 b 0"}));
+}
+
+TEST(LoadAssemblerTest, ASpanningTensorIsFetchedChunkByChunkToItsPlaceAndDeliveredOnce) {  // RC-BKT-03
+  const Entry next = Whole("next", {4}, 16, DType::kUint8);
+  const auto out = Feed({PieceOf(0, {Whole("before", {10}, 0, DType::kUint8)}), PieceOf(1, {Chunk("big", 80, 0, 64)}),
+                         PieceOf(2, {Chunk("big", 80, 64, 16), next}, true)});
+  EXPECT_EQ(out->opened, (Pairs{{0, 100}}));
+  EXPECT_EQ(out->targets, (Pairs{{0, 0}, {0, 10}, {0, 74}, {0, 90}}));
+  EXPECT_EQ(out->tensors, (Names{"0 before 0", "0 big 10", "0 next 90"}));
+}
+
+TEST(LoadAssemblerTest, ATensorLargerThanALoadGetsOneOfItsOwnExactlyItsSize) {  // RC-PAY-08
+  const Entry next = Whole("next", {4}, 5, DType::kUint8);
+  const auto out = Feed({PieceOf(0, {Whole("before", {10}, 0, DType::kUint8)}), PieceOf(1, {Chunk("big", 133, 0, 64)}),
+                         PieceOf(2, {Chunk("big", 133, 64, 64)}), PieceOf(3, {Chunk("big", 133, 128, 5), next}, true)});
+  EXPECT_EQ(out->opened, (Pairs{{0, 100}, {1, 133}, {2, 100}}));
+  EXPECT_EQ(out->targets, (Pairs{{0, 0}, {1, 0}, {1, 64}, {1, 128}, {2, 0}}));
+  EXPECT_EQ(out->used, (std::vector<ByteCount>{10, 133, 4}));
+}
+
+TEST(LoadAssemblerTest, EveryLargeTensorAsksForMemoryOfItsOwn) {  // RC-RX-04
+  std::vector<Bucket> pieces;
+  for (std::uint64_t seq = 0; seq < 6; ++seq) {
+    const std::string name(1, static_cast<char>('a' + seq / 2));
+    pieces.push_back(PieceOf(seq, {Chunk(name, 110, seq % 2 == 0 ? 0 : 64, seq % 2 == 0 ? 64 : 46)}, seq == 5));
+  }
+  const auto out = Feed(pieces);
+  EXPECT_EQ(out->opened, (Pairs{{0, 110}, {1, 110}, {2, 110}}));
+  EXPECT_EQ(out->used.size(), out->opened.size());
+}
+
+TEST(LoadAssemblerTest, AnEmptyStreamGivesNoLoadAndEnds) {  // RC-BKT-11
+  LoadAssembler assembler(kCapacity, kLoadBytes);
+  const AssemblyStep step = assembler.Accept(PieceOf(0, {}, true)).value();
   EXPECT_TRUE(step.is_last);
-  EXPECT_TRUE(step.tensors.empty());
-  EXPECT_FALSE(merger.Accept(BucketOf(1, {})).ok());
+  EXPECT_TRUE(step.opened.empty());
+  EXPECT_TRUE(step.closed.empty());
+  EXPECT_FALSE(assembler.Accept(PieceOf(1, {})).ok());
 }
 
-// RC-BKT-04: reassembly verifies.
-TEST(BucketMergerTest, AcceptsChunksInOrder) {
-  EXPECT_TRUE(Feed({BucketOf(0, {Chunk("big", 150, 0, 64)}), BucketOf(1, {Chunk("big", 150, 64, 64)}),
-                    BucketOf(2, {Chunk("big", 150, 128, 22)}, true)})
+// RC-BKT-04: joining verifies.
+TEST(LoadAssemblerTest, AcceptsChunksInOrder) {
+  EXPECT_TRUE(Feed({PieceOf(0, {Chunk("big", 150, 0, 64)}), PieceOf(1, {Chunk("big", 150, 64, 64)}),
+                    PieceOf(2, {Chunk("big", 150, 128, 22)}, true)})
                   .ok());
 }
-TEST(BucketMergerTest, RefusesADroppedChunk) {
-  EXPECT_FALSE(Feed({BucketOf(0, {Chunk("big", 150, 0, 64)}), BucketOf(1, {Chunk("big", 150, 128, 22)})}).ok());
+TEST(LoadAssemblerTest, RefusesADroppedChunk) {
+  EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 150, 0, 64)}), PieceOf(1, {Chunk("big", 150, 128, 22)})}).ok());
+  EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 150, 64, 64)})}).ok());
 }
-TEST(BucketMergerTest, RefusesARepeatedChunk) {
-  EXPECT_FALSE(Feed({BucketOf(0, {Chunk("big", 150, 0, 64)}), BucketOf(1, {Chunk("big", 150, 0, 64)})}).ok());
+TEST(LoadAssemblerTest, RefusesARepeatedChunk) {
+  EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 150, 0, 64)}), PieceOf(1, {Chunk("big", 150, 0, 64)})}).ok());
 }
-TEST(BucketMergerTest, RefusesSwappedChunks) {  // every byte arrives: counting them is not enough
-  EXPECT_FALSE(Feed({BucketOf(0, {Chunk("big", 128, 64, 64)}), BucketOf(1, {Chunk("big", 128, 0, 64)}, true)}).ok());
+TEST(LoadAssemblerTest, RefusesSwappedChunks) {  // every byte arrives: counting them is not enough
+  EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 128, 64, 64)}), PieceOf(1, {Chunk("big", 128, 0, 64)}, true)}).ok());
 }
-TEST(BucketMergerTest, RefusesAnotherTensorInBetween) {
-  EXPECT_FALSE(Feed({BucketOf(0, {Chunk("big", 128, 0, 64)}), BucketOf(1, {Whole("x", {4}, 0)})}).ok());
-  EXPECT_FALSE(Feed({BucketOf(0, {Chunk("big", 128, 0, 64)}), BucketOf(1, {Chunk("pig", 128, 64, 64)})}).ok());
+TEST(LoadAssemblerTest, RefusesAnotherTensorInBetween) {
+  EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 128, 0, 64)}), PieceOf(1, {Whole("x", {4}, 0)})}).ok());
+  EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 128, 0, 64)}), PieceOf(1, {Whole("none", {0}, 0)})}).ok());
+  EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 128, 0, 64)}), PieceOf(1, {Chunk("pig", 128, 64, 64)})}).ok());
 }
-TEST(BucketMergerTest, RefusesAChunkOfAnotherShapeOrDType) {
+TEST(LoadAssemblerTest, RefusesAChunkOfAnotherShapeOrDType) {
   Entry other = Chunk("big", 128, 64, 64);
   other.spec.shape = {2, 64};
-  EXPECT_FALSE(Feed({BucketOf(0, {Chunk("big", 128, 0, 64)}), BucketOf(1, {other})}).ok());
+  EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 128, 0, 64)}), PieceOf(1, {other})}).ok());
   other = Chunk("big", 128, 64, 64);
   other.spec.dtype = DType::kInt8;
-  EXPECT_FALSE(Feed({BucketOf(0, {Chunk("big", 128, 0, 64)}), BucketOf(1, {other})}).ok());
+  EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 128, 0, 64)}), PieceOf(1, {other})}).ok());
 }
-TEST(BucketMergerTest, RefusesAnEndInsideATensor) {
-  EXPECT_FALSE(Feed({BucketOf(0, {Chunk("big", 128, 0, 64)}, true)}).ok());
+TEST(LoadAssemblerTest, RefusesAnEndInsideATensor) {
+  const Status status = Feed({PieceOf(0, {Chunk("big", 128, 0, 64)}, true)}).status();
+  EXPECT_EQ(status.message(), "the stream ended at byte 64 of tensor big");
 }
-TEST(BucketMergerTest, RefusesAChunkBehindAnotherEntry) {
-  Entry chunk = Chunk("big", 128, 0, 60);
-  chunk.offset = 4;
-  EXPECT_FALSE(Feed({BucketOf(0, {Whole("x", {2}, 0), chunk})}).ok());
+TEST(LoadAssemblerTest, RefusesAWrongSequenceNumberAndStaysRefusing) {
+  LoadAssembler assembler(kCapacity, kLoadBytes);
+  EXPECT_FALSE(assembler.Accept(PieceOf(1, {})).ok());
+  EXPECT_FALSE(assembler.Accept(PieceOf(0, {})).ok());
 }
-TEST(BucketMergerTest, RefusesAWrongSequenceNumberAndStaysRefusing) {
-  BucketMerger merger(kCapacity);
-  EXPECT_FALSE(merger.Accept(BucketOf(1, {})).ok());
-  EXPECT_FALSE(merger.Accept(BucketOf(0, {})).ok());
-}
-TEST(BucketMergerTest, RefusesWhatCheckBucketRefuses) {
-  BucketMerger merger(8);
-  EXPECT_FALSE(merger.Accept(Mixed()).ok());
+TEST(LoadAssemblerTest, RefusesWhatCheckBucketRefuses) {
+  LoadAssembler assembler(8, kLoadBytes);
+  EXPECT_FALSE(assembler.Accept(Mixed()).ok());
 }
 
 }  // namespace
