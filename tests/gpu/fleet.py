@@ -83,7 +83,7 @@ class Fleet:
              "--model-path", source, "--nccl-port", str(28100 + 10 * self.number), *self.settings.server_arguments,
              deadline=max(1.0, min(LAUNCH, self.settings.left() - 20)))
         with open(max(glob.glob(f"{self.work}/run/engine-0-*.yaml"), key=os.path.getmtime)) as file:
-            self.key = re.search(r'"(\w+)"', file.read()).group(1)
+            self.key = re.search(r'admin-api-key: "(\w+)"', file.read()).group(1)
         return time.monotonic() - start
 
     def end(self):

@@ -62,6 +62,7 @@ class Worker:
             self.landing.zero_()
             self.finish()
             dist.barrier()
+            self.finish()
             start = time.perf_counter()
             if action is not None:
                 action()
@@ -110,6 +111,7 @@ class Worker:
         for _ in range(WARM_UP + self.options.rounds):
             self.finish()
             dist.barrier()
+            self.finish()
             action()
             self.finish()
         dist.barrier()
