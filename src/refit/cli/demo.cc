@@ -18,6 +18,7 @@
 #include "refit/cli/command.h"
 #include "refit/cli/report_text.h"
 #include "refit/cli/role.h"
+#include "refit/config/job_options.h"
 #include "refit/observe/progress.h"
 
 namespace refit::cli {
@@ -28,10 +29,12 @@ struct Flags {
   std::string model;
   std::string shape;
   std::uint32_t tp_size = 0;
-  std::uint32_t engines = 2;
+  std::string engine = "reference";
+  std::string python = "python3";
+  std::uint32_t engines = 0;
   std::uint32_t policies = 0;
   std::string profile = "resilient";
-  std::string family = "c";
+  std::string family;
   bool keep = false;
 };
 
@@ -123,20 +126,49 @@ std::string LogsFolder() {
   return (std::filesystem::temp_directory_path(error) / fmt::format("refit-demo-{}-{}", stamp, getpid())).string();
 }
 
+// What is said about the engines. Servers of SGLang: one, since a small machine has room for one (settled D17).
+Status SetEngines(const Flags& flags, const Invocation& invocation, runtime::DemoOptions& options) {
+  if (flags.engine == "sglang") {
+    if (!flags.family.empty()) {
+      return InvalidArgument("--family is refit-engine's; an SGLang server is of the family of its version",
+                             "leave --family out");
+    }
+    REFIT_RETURN_IF_ERROR(
+        runtime::CheckEngineArguments(runtime::EngineKind::kSglang, invocation.after_dashes).WithContext("behind --"));
+    options.kind = runtime::EngineKind::kSglang;
+    options.engine_program = flags.python;
+    options.engine_args = invocation.after_dashes;
+    options.engine_count = flags.engines == 0 ? 1 : flags.engines;
+    options.launch_deadline = config::kSglangLaunchDeadline;
+    return OkStatus();
+  }
+  if (!invocation.after_dashes.empty()) {
+    return InvalidArgument(fmt::format("{} behind --: refit-engine takes nothing more", invocation.after_dashes[0]),
+                           "leave it out, or demo --engine sglang");
+  }
+  options.engine_program = invocation.program_folder + "/refit-engine";
+  options.engine_count = flags.engines == 0 ? options.engine_count : flags.engines;
+  options.family = flags.family.empty() ? options.family : flags.family;
+  std::error_code error;
+  return std::filesystem::exists(options.engine_program, error)
+             ? OkStatus()
+             : NotFound(fmt::format("{} is missing", options.engine_program), "make build");
+}
+
 int RunDemoCommand(const Flags& flags, const Invocation& invocation) {
   SetOnInterrupt(OnInterrupt::kStop);
   runtime::DemoOptions options;
   options.program = invocation.program_folder + "/refit";
-  options.engine_program = invocation.program_folder + "/refit-engine";
+  if (const Status status = SetEngines(flags, invocation, options); !status.ok()) {
+    return Fail(flags.form, status.code() == StatusCode::kNotFound ? kFailed : kUsage, status);
+  }
   options.model_folder = flags.model.empty() ? DemoModelFolder() : flags.model;
   options.random_shape = flags.shape;
   options.cache_folder = CacheFolder();
   options.logs_folder = LogsFolder();
   options.tp_size = flags.tp_size;
-  options.engine_count = flags.engines;
   options.policy_count = flags.policies;
   options.strict = flags.profile == "strict";
-  options.family = flags.family;
   options.after = flags.keep ? runtime::DemoOptions::After::kKeepRunning : runtime::DemoOptions::After::kEnd;
 
   std::error_code error;
@@ -146,9 +178,6 @@ int RunDemoCommand(const Flags& flags, const Invocation& invocation) {
                  flags.model.empty() ? "run tools/demo_model/fetch.sh or make demo, or try --random tiny"
                                      : "--model takes a checkpoint folder in Hugging Face layout");
     return Fail(flags.form, kUsage, missing);
-  }
-  if (!std::filesystem::exists(options.engine_program, error)) {
-    return Fail(flags.form, kFailed, NotFound(fmt::format("{} is missing", options.engine_program), "make build"));
   }
   Screen screen(flags);
   const auto report = runtime::RunDemo(options, screen, Interrupted);
@@ -172,27 +201,35 @@ int RunDemoCommand(const Flags& flags, const Invocation& invocation) {
 
 Run AddDemo(CLI::App& app, const Invocation& invocation) {
   auto flags = std::make_shared<Flags>();
-  app.description("Refit two engines on this machine, from gibberish to English, and prove what they serve.");
+  app.description("Refit engines on this machine, from gibberish to English, and prove what they serve.");
   auto* model =
       app.add_option("--model", flags->model, "a Llama or Qwen3 checkpoint folder (default: the cached SmolLM2-135M)");
   app.add_option("--random", flags->shape, "a model with random weights instead, made offline")
       ->check(CLI::IsMember({"tiny", "tiny-llama", "tiny-moe", "qwen3-0.6b", "moe-18k"}))
       ->excludes(model);
-  app.add_option("--tp", flags->tp_size, "ranks per engine (default: the largest of 3, 2, 1 that divides the model)");
-  app.add_option("--engines", flags->engines, "engines")->capture_default_str()->check(CLI::Range(1, 8));
+  app.add_option("--engine", flags->engine,
+                 "reference: refit-engine; sglang: unmodified SGLang servers, what follows -- is for them")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"reference", "sglang"}));
+  app.add_option("--python", flags->python, "the Python that has SGLang, a path or a name")->capture_default_str();
+  app.add_option("--tp", flags->tp_size,
+                 "ranks per engine (default: the largest of 3, 2, 1 that divides the model; sglang: 1)");
+  app.add_option("--engines", flags->engines, "engines (default 2; sglang: 1)")->check(CLI::Range(1, 8));
   app.add_option("--policies", flags->policies, "policy workers (default 2; with strict one per engine rank)")
       ->check(CLI::Range(1, 64));
   app.add_option("--profile", flags->profile, "what a failure means")
       ->capture_default_str()
       ->check(CLI::IsMember({"resilient", "strict"}));
-  app.add_option("--family", flags->family, "the engines' session family")
-      ->capture_default_str()
+  app.add_option("--family", flags->family, "the session family of refit-engine (default c)")
       ->check(CLI::IsMember({"a", "b", "c"}));
   auto* keep = app.add_flag("--keep", flags->keep,
                             "leave everything running until Ctrl-C, to try sync, status and verify on it");
   AddFormFlag(app, flags->form);
   app.get_option("--json")->excludes(keep);
-  app.footer("Example:\n  refit demo\n  refit demo --random tiny --json");
+  app.footer(
+      "Example:\n  refit demo\n  refit demo --random tiny --json\n"
+      "  refit demo --engine sglang --python ENV/bin/python -- --mem-fraction-static 0.5\n"
+      "Without a GPU: tools/sglang/demo_cpu.sh");
   return [flags, &invocation] { return RunDemoCommand(*flags, invocation); };
 }
 

@@ -66,9 +66,10 @@ int Main(int argc, char** argv) {
   }
   for (const auto& [child, run] : commands) {
     if (child->parsed()) {
-      if (!invocation.after_dashes.empty() && child->get_name() != "agent") {
-        return Fail(form, kUsage,
-                    InvalidArgument("words behind -- are for the engine of refit agent", "leave them out"));
+      if (!invocation.after_dashes.empty() && child->get_name() != "agent" && child->get_name() != "demo") {
+        return Fail(
+            form, kUsage,
+            InvalidArgument("words behind -- are for the engine of refit agent and refit demo", "leave them out"));
       }
       return run();
     }

@@ -264,7 +264,9 @@ Result<std::string> FindSglang(const std::string& python, const std::string& log
   }
   const auto version = child->WaitReady(exec::Now() + kPythonDeadline);
   if (!version.has_value()) {
-    return NotFound(fmt::format("{} has no SGLang: {}", python, child->LastOutput()), kRemedy);
+    const std::string said = child->LastOutput();
+    const bool plain = said.empty() || said.find("PackageNotFoundError") != std::string::npos;
+    return NotFound(fmt::format("{} has no SGLang{}", python, plain ? "" : ": " + said), kRemedy);
   }
   return fmt::format("SGLang {}", *version);
 }
