@@ -37,7 +37,7 @@ Flags& TheFlags() {
 
 // Fills in what the server says about itself.
 void Identify(Server& server) {
-  const auto engine = engine::sglang::ConnectSglang({server.url, server.admin_key, sync::PauseMode::kAbort});
+  const auto engine = engine::sglang::ConnectSglang({.url = server.url, .admin_key = server.admin_key});
   REFIT_CHECK(engine.has_value(), engine.status().message().c_str());
   const auto description = (*engine)->Describe(kPatience);
   REFIT_CHECK(description.has_value(), description.status().message().c_str());
@@ -81,7 +81,7 @@ class LaunchedServer final : public Server {
                                                          .ready_prefix = {}});
     REFIT_CHECK(started.has_value(), started.status().message().c_str());
     child_.emplace(*std::move(started));
-    const auto engine = engine::sglang::ConnectSglang({url, admin_key, sync::PauseMode::kAbort});
+    const auto engine = engine::sglang::ConnectSglang({.url = url, .admin_key = admin_key});
     const Status up = engine::sglang::AwaitServer(
         **engine, "the server", [this] { return !child_->running(); }, exec::Now() + kLaunchDeadline);
     REFIT_CHECK(up.ok(), StrCat(up.message(), ": ", child_->LastOutput()).c_str());

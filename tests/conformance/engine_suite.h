@@ -85,7 +85,7 @@ class Load {
                                                device::LoadSlot::ObjectSize(std::max<ByteCount>(size, 8)));
     REFIT_CHECK(memory.has_value(), memory.status().message().c_str());
     memory_ = *std::move(memory);
-    payload_.load = {memory_->name(), std::max<ByteCount>(size, 8)};
+    payload_.load = engine::HostLoad{memory_->name(), std::max<ByteCount>(size, 8)};
     slot().Initialise();
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       std::ranges::copy(tensors[i].bytes, slot().data().subspan(payload_.tensors[i].offset).begin());
@@ -107,7 +107,7 @@ class EngineSuite : public testing::TestWithParam<Subject> {
   void Use(std::shared_ptr<Server> server) {
     server_ = std::move(server);
     ASSERT_NE(server_, nullptr);
-    auto engine = engine::sglang::ConnectSglang({server_->url, server_->admin_key, sync::PauseMode::kAbort});
+    auto engine = engine::sglang::ConnectSglang({.url = server_->url, .admin_key = server_->admin_key});
     ASSERT_TRUE(engine.has_value());
     engine_ = *std::move(engine);
     auto source = runtime::Source::Open(server_->model);
@@ -214,6 +214,11 @@ class EngineSuite : public testing::TestWithParam<Subject> {
   void AwaitBusy() const {
     EXPECT_TRUE(
         exec::WaitUntil([this] { return StatusOf(Get("/flush_cache?timeout=0")) == 400; }, exec::Now() + kPatience));
+  }
+  // Until nothing runs: an answered request may still be in the scheduler's last batch.
+  void AwaitIdle() const {
+    EXPECT_TRUE(
+        exec::WaitUntil([this] { return StatusOf(Get("/flush_cache?timeout=0")) == 200; }, exec::Now() + kPatience));
   }
   void Pause(const std::string& mode) const { ASSERT_EQ(StatusOf(Post("/pause_generation", {{"mode", mode}})), 200); }
   void Continue() const { ASSERT_EQ(StatusOf(Post("/continue_generation", {{"torch_empty_cache", false}})), 200); }

@@ -132,6 +132,7 @@ class Fleet {
   }
 
   const std::string& model() const { return model_; }
+  const std::string& controller_address() const { return controller_->address(); }
   const TempFolder& folder() const { return folder_; }
   const runtime::AgentHost& agent(std::uint32_t slot) const { return *agents_[slot]; }
 

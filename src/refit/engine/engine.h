@@ -31,10 +31,13 @@ struct EngineDescription {
   std::uint32_t pp_size = 1;
   std::uint32_t ep_size = 1;
   std::uint32_t node_count = 1;
+  std::uint32_t tokenizer_workers = 1;
   enum class MemorySaver : std::uint8_t { kOff, kOn } memory_saver = MemorySaver::kOff;  // memory can be released
   std::string model_path;
-  std::string quantization;    // empty: none
-  std::string weight_version;  // the label; a hint, never evidence (RC-VER-05)
+  std::string quantization;           // empty: none
+  std::string speculative_algorithm;  // empty: none
+  std::string kv_storage;             // where its KV cache outlives a flush; empty: nowhere
+  std::string weight_version;         // the label; a hint, never evidence (RC-VER-05)
 };
 
 using weights::RankHashes;

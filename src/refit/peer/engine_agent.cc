@@ -248,6 +248,7 @@ void EngineAgent::Start(Instant now, EngineAgentEffects& out) {
       transfer_ = Transfer::kRunning;
       transfer_attempt_ = attempt_;
       loads_waiting_ = 0;
+      loads_posted_ = 0;
       ended_.reset();
       out.emplace_back(StartTransfer{command.stamp, streams_, command.budget});
       return;
@@ -435,8 +436,9 @@ void EngineAgent::HandleDeadline(Instant now, EngineAgentEffects& out) {
 void EngineAgent::OnBudgetSpent(EngineAgentEffects& out) {
   const Kind kind = running_->command.kind;
   if (outstanding_.has_value()) {
-    return Kill(
-        DeadlineExceeded(StrCat(ToString(outstanding_->operation), " got no complete answer within its budget")), out);
+    return Kill(DeadlineExceeded(StrCat(ToString(outstanding_->operation), " got no complete answer within its budget",
+                                        LoadText(outstanding_->operation))),
+                out);
   }
   if (kind == Kind::kFlush) {
     return RefuseFlush(out);

@@ -170,6 +170,7 @@ class EngineAgent {
   void SettleTransfer(Instant now, EngineAgentEffects& out);
   void FailTransfer(EngineAgentEffects& out);
   Duration Within(Duration deadline, Instant now) const;
+  std::string LoadText(sync::Operation operation) const;  // which load an update was about
 
   EngineAgentOptions options_;
   AgentPhase phase_ = AgentPhase::kServing;
@@ -198,7 +199,8 @@ class EngineAgent {
 
   Transfer transfer_ = Transfer::kNone;
   AttemptId transfer_attempt_;
-  bool opened_ = false;  // this attempt's first `update` was posted
+  bool opened_ = false;             // this attempt's first `update` was posted
+  std::uint32_t loads_posted_ = 0;  // of the transfer; the last one's number, for messages
   std::uint32_t loads_waiting_ = 0;
   std::optional<sync::TransferTotals> ended_;
 };

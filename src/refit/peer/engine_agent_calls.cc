@@ -22,12 +22,16 @@ using Kind = sync::AgentCommandKind;
 
 namespace {
 
-Status Refused(Operation operation, const Answer& answer) {
+Status Refused(Operation operation, const Answer& answer, std::string_view load = {}) {
   const std::string words = REFIT_MUTANT("RC-RPC-03/agent-drops-the-words", answer.message, std::string("see its log"));
-  return FailedPrecondition(StrCat(ToString(operation), " refused: ", words));
+  return FailedPrecondition(StrCat(ToString(operation), " refused: ", words, load));
 }
 
 }  // namespace
+
+std::string EngineAgent::LoadText(Operation operation) const {
+  return operation == Operation::kUpdate ? StrCat(" (load ", loads_posted_, ")") : "";
+}
 
 // No call may outlive the budget of its command.
 Duration EngineAgent::Within(Duration deadline, Instant now) const {
@@ -56,9 +60,10 @@ void EngineAgent::OnAnswer(const EngineAnswered& event, Instant now, EngineAgent
   outstanding_.reset();
   if (REFIT_MUTANT("RC-RPC-06/no-answer-as-refusal", answer.kind == AnswerKind::kNone, false)) {
     // It may have run, or may still run under the next step (C2): nothing but the kill is safe.
-    return Kill(Unavailable(StrCat(ToString(operation), " got no complete answer: ", answer.message),
-                            "the engine is killed; start it again"),
-                out);
+    return Kill(
+        Unavailable(StrCat(ToString(operation), " got no complete answer: ", answer.message, LoadText(operation)),
+                    "the engine is killed; start it again"),
+        out);
   }
   if (operation == Operation::kUpdate) {
     return OnUpdateAnswer(answer, now, out);
@@ -154,6 +159,7 @@ void EngineAgent::PostNextUpdate(Instant now, EngineAgentEffects& out) {
     return;
   }
   --loads_waiting_;
+  ++loads_posted_;
   opened_ = true;
   residue_ = REFIT_MUTANT("RX-COMMIT-11/update-leaves-old", sync::Residue::Mixed(version_, attempt_), residue_);
   outstanding_ = Outstanding{next_call_++, Operation::kUpdate};
@@ -168,7 +174,7 @@ void EngineAgent::OnUpdateAnswer(const Answer& answer, Instant now, EngineAgentE
   if (answer.kind == AnswerKind::kOk) {
     PostNextUpdate(now, out);
   } else if (transfer_ == Transfer::kRunning) {
-    StopTransferBecause(Refused(Operation::kUpdate, answer), out);
+    StopTransferBecause(Refused(Operation::kUpdate, answer, LoadText(Operation::kUpdate)), out);
   }
   SettleTransfer(now, out);
 }

@@ -19,7 +19,7 @@ using weights::DType;
 constexpr auto kPolicy = GlobalPolicy::kExactNames;
 
 RankPayload Example() {
-  return {{"/refit-1-2-a", 4096},
+  return {HostLoad{"/refit-1-2-a", 4096},
           {{{"model.norm.weight", DType::kBfloat16, {576}}, 0},
            {{"s", DType::kFloat32, {}}, 1152},
            {{"empty", DType::kInt64, {0, 3}}, 1160}}};

@@ -189,7 +189,7 @@ TEST_F(DeathTest, AWrongShapeKills) {
   ExpectDeathOfUpdate(load.payload);
 }
 
-TEST_F(DeathTest, AMissingObjectKills) { ExpectDeathOfUpdate({{"/refit-no-such-object", 64}, {}}); }
+TEST_F(DeathTest, AMissingObjectKills) { ExpectDeathOfUpdate({HostLoad{"/refit-no-such-object", 64}, {}}); }
 
 TEST_F(DeathTest, AnUnknownLoadFormatKills) {
   ServerRig rig({});

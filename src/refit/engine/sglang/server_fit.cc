@@ -38,6 +38,21 @@ Status CheckServerFits(const EngineDescription& description, std::uint32_t tp_si
         StrCat("it runs with quantization ", description.quantization, ": only BF16 weights are refitted"),
         "restart it without quantization");
   }
+  // A pause reaches the other workers when it likes: an update then waits for ever (docs/sglang.md, fault 5).
+  if (description.tokenizer_workers > 1) {
+    return Refuse("tokenizer_worker_num", description.tokenizer_workers, "a pause must stop every request");
+  }
+  // It opens each payload once more for the draft model, whose count nobody knows (fault 8).
+  if (!description.speculative_algorithm.empty()) {
+    return FailedPrecondition(StrCat("it runs with speculative_algorithm ", description.speculative_algorithm,
+                                     ": draft models are not refitted"),
+                              "restart it without speculative decoding");
+  }
+  if (!description.kv_storage.empty()) {  // fault 16
+    return FailedPrecondition(StrCat("it runs with hicache_storage_backend ", description.kv_storage,
+                                     ": what is stored there survives the flush, and comes back after the refit"),
+                              "restart it without a storage back-end");
+  }
   // A load into released memory kills the server, and it does not say what is released (settled D5).
   if (owner == Owner::kSomebody && description.memory_saver == EngineDescription::MemorySaver::kOn) {
     return FailedPrecondition("it runs with enable_memory_saver, and does not say whether its memory is released",

@@ -260,7 +260,13 @@ Answer SglangEngine::Update(const UpdateCall& call, Duration deadline) {
   }
   Route route = RouteOf(Operation::kUpdate, WeightVersion(0), options_.pause_mode);
   route.body = UpdateBody(call);
-  return Mutate(route, deadline, &updates_);
+  Answer answer = Mutate(route, deadline, &updates_);
+  if (answer.kind != AnswerKind::kOk && !call.ranks.front().tensors.empty()) {
+    const std::vector<PayloadTensor>& tensors = call.ranks.front().tensors;
+    answer.message +=
+        StrCat("; it was to load ", tensors.size(), " tensors, ", CapMessage(tensors.front().spec.name), " first");
+  }
+  return answer;
 }
 
 Result<Json> SglangEngine::Ask(std::string_view path, std::string body, Instant deadline) {
@@ -312,6 +318,12 @@ Result<EngineDescription> SglangEngine::Describe(Duration deadline) {
   description.dp_size = std::max(description.dp_size, attention_dp);
   description.memory_saver = server.value("enable_memory_saver", Json()) == true ? EngineDescription::MemorySaver::kOn
                                                                                  : EngineDescription::MemorySaver::kOff;
+  REFIT_ASSIGN_OR_RETURN(description.tokenizer_workers, NumberOf(server, "tokenizer_worker_num", 1));
+  // "cuda", also "cuda:0"; settled D8.
+  description.hash_kind =
+      TextOf(server, "device").starts_with("cuda") ? ParameterHashKind::kGpu : ParameterHashKind::kSha256Prefix;
+  description.speculative_algorithm = TextOf(server, "speculative_algorithm");
+  description.kv_storage = TextOf(server, "hicache_storage_backend");
   description.quantization = TextOf(server, "quantization");
   description.model_path = TextOf(model, "model_path");
   description.weight_version = TextOf(model, "weight_version");

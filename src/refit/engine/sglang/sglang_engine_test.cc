@@ -232,7 +232,9 @@ TEST_F(SglangEngineTest, AnExplicitRefusalKeepsTheEnginesOwnMessage) {
          }) {
       const Answer answer = Do(route.operation, reply);
       EXPECT_EQ(answer.kind, AnswerKind::kRefused) << route.request << " took " << reply.bytes;
-      EXPECT_EQ(answer.message, "X marks the spot");
+      EXPECT_EQ(answer.message, route.operation == Operation::kUpdate
+                                    ? "X marks the spot; it was to load 2 tensors, w first"
+                                    : "X marks the spot");
     }
   }
 }
@@ -326,6 +328,17 @@ TEST_F(SglangEngineTest, AServerThatWantsAKeyAndGetsNoneIsRefused) {
   EXPECT_THAT(status.remedy(), HasSubstr("--admin-api-key-file"));
 }
 
+TEST_F(SglangEngineTest, TheDeviceOfAServerSaysHowItHashes) {  // settled D8
+  const auto kind = [this](const std::string& more) {
+    return Describe(R"({"version":"0.5.23","tp_size":1)" + more + "}").value().hash_kind;
+  };
+  EXPECT_EQ(kind(R"(,"device":"cuda")"), ParameterHashKind::kGpu);
+  EXPECT_EQ(kind(R"(,"device":"cuda:1")"), ParameterHashKind::kGpu);
+  EXPECT_EQ(kind(R"(,"device":"cpu")"), ParameterHashKind::kSha256Prefix);
+  EXPECT_EQ(kind(R"(,"device":null)"), ParameterHashKind::kSha256Prefix);
+  EXPECT_EQ(kind(""), ParameterHashKind::kSha256Prefix);
+}
+
 // Asking must change nothing: each body lacks what its route requires.
 TEST_F(SglangEngineTest, TheRoutesAreAskedWithBodiesThatAreRefused) {
   ASSERT_TRUE(Describe(R"({"version":"0.5.17","tp_size":1})").has_value());
@@ -351,6 +364,9 @@ TEST_F(SglangEngineTest, AServerThatCannotBeRefittedIsNamedWithItsSetting) {
   EXPECT_THAT(refusal(R"(,"ep_size":2)"), HasSubstr("ep_size 2"));
   EXPECT_THAT(refusal(R"(,"nnodes":2)"), HasSubstr("nnodes 2"));
   EXPECT_THAT(refusal(R"(,"quantization":"fp8")"), HasSubstr("quantization fp8"));
+  EXPECT_THAT(refusal(R"(,"tokenizer_worker_num":2)"), HasSubstr("tokenizer_worker_num 2"));
+  EXPECT_THAT(refusal(R"(,"speculative_algorithm":"EAGLE")"), HasSubstr("speculative_algorithm EAGLE"));
+  EXPECT_THAT(refusal(R"(,"hicache_storage_backend":"file")"), HasSubstr("hicache_storage_backend file"));
   EXPECT_THAT(refusal(R"(,"enable_memory_saver":true)"), HasSubstr("enable_memory_saver"));
   const auto described = Describe(R"({"version":"0.5.23","tp_size":2,"enable_memory_saver":true})");
   EXPECT_TRUE(CheckServerFits(*described, 2, Owner::kAgent).ok());  // who knows what it released
