@@ -54,6 +54,9 @@ class Host final : public AgentHost, public rpc::AgentHandler {
     }
     controller_ = rpc::ControllerClient::Connect(options_.controller);
     REFIT_ASSIGN_OR_RETURN(server_, rpc::ServeAgent(options_.listen, *this));
+    if (options_.transport != "auto") {
+      REFIT_RETURN_IF_ERROR(transports_.Get(options_.transport).status());  // not by the first refit, in its stall
+    }
     REFIT_RETURN_IF_ERROR(NextLife());
     loop_ = std::thread([this] { Loop(); });
     return OkStatus();
@@ -118,6 +121,7 @@ class Host final : public AgentHost, public rpc::AgentHandler {
                                                  .engine_version = life->description().version,
                                                  .family = std::string(sync::ToString(life->description().family)),
                                                  .tp_size = options_.tp_size,
+                                                 .hash_kind = life->description().hash_kind,
                                                  .engine_pid = life->pid()},
                                                 options_.register_deadline));
     url_ = life->url();

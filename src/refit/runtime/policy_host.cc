@@ -59,6 +59,13 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   Status Begin() {
     device::SweepDeadOwners();
     REFIT_ASSIGN_OR_RETURN(source_, Source::Open(options_.source, options_.gpu));
+    // Made now and not by the first stream: engines are paused then, and what is wrong is said at once.
+    if (options_.gpu.has_value()) {
+      REFIT_RETURN_IF_ERROR(transports_.Get("cuda_ipc").status());
+    }
+    if (!options_.transports.nixl.library.empty()) {
+      REFIT_RETURN_IF_ERROR(transports_.Get("nixl").status());
+    }
     REFIT_ASSIGN_OR_RETURN(server_, rpc::ServePolicy(options_.listen, *this));
     const auto controller = rpc::ControllerClient::Connect(options_.controller);
     REFIT_ASSIGN_OR_RETURN(
@@ -89,10 +96,11 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
             .totals = {}};
   }
 
-  Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& folder, std::uint32_t tp_size) override {
+  Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& folder,
+                                                          weights::Hashing hashing) override {
     REFIT_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source,
                            Source::Open(folder.empty() ? options_.source : folder));
-    return source->ExpectedHashes(tp_size);
+    return source->ExpectedHashes(hashing);
   }
 
   void Serve(const rpc::OpenStream& open, rpc::SenderStream& stream) override {
