@@ -17,7 +17,7 @@ help:
 	@echo 'make build     builds build/bin/refit and build/bin/refit-engine'
 	@echo 'make demo      a refit of two engines with a real language model; ARGS="..." goes to refit demo'
 	@echo 'make test      everything that must be green, CTest last'
-	@echo 'make test-sglang  unmodified SGLang servers on the CPU (installs two, 12 GB, once); test-sglang-full: also what kills them'
+	@echo 'make test-sglang  unmodified SGLang servers on the CPU (installs two, 12 GB, once); test-sglang-full: every TP size'
 	@echo 'make bench     the shared-memory path against what this memory can do'
 	@echo 'make lint      layers, banned words, format; clang-tidy on the files you changed'
 	@echo 'make mutants   planted bugs: each must turn a test red'

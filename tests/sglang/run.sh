@@ -4,8 +4,9 @@
 #
 # run.sh BUILD [--full]: refits unmodified SGLang servers on the CPU, 0.5.17 (no sessions) and 0.5.23 (sessions), one
 # server at a time. Installs them first, into virtual environments that are kept (tools/sglang/install_cpu.sh).
-# Without --full: everything at TP 1, a few refits at TP 2. With it: everything at TP 2 as well, and every call that
-# kills a server. VERSIONS="0.5.23" and TPS="1" narrow it down. The last line is "N passed, 0 failed".
+# Without --full, for each version: everything at TP 2, the demo at TP 1, and every call that kills a server. With it:
+# everything at TP 1 as well, and the deaths at TP 2. VERSIONS="0.5.23" narrows it down; PYTHON_0_5_23=path takes an
+# environment that is there. Every step prints its seconds. The last line is "N passed, 0 failed".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -13,7 +14,6 @@ build=${1:?run.sh: name the build folder}
 full=${2:-}
 bin=$build/bin
 versions=${VERSIONS:-0.5.17 0.5.23}
-tps=${TPS:-1 2}
 work=$(mktemp -d "${TMPDIR:-/tmp}/refit-sglang.XXXXXX")
 passed=0
 failed=0
@@ -31,12 +31,19 @@ print(p, f)' "$1"); then
   failed=$((failed + ${numbers#* }))
 }
 
+step() {  # name, command...
+  local name=$1 start=$SECONDS
+  shift
+  echo "== SGLang $name"
+  "$@"
+  echo "== SGLang $name: $((SECONDS - start)) s"
+}
+
 refits() {  # version, tp, more arguments of check_refit.py...
   local version=$1 tp=$2 folder
   shift 2
   runs=$((runs + 1))
   folder=$work/refits-$runs
-  echo "== SGLang $version, TP $tp: refits $*"
   (
     TP=$tp
     source tools/sglang/cpu_environment.sh
@@ -47,9 +54,8 @@ refits() {  # version, tp, more arguments of check_refit.py...
 }
 
 conformance() {  # version, tp, GoogleTest filter
-  local version=$1 tp=$2 folder=$work/conformance-$1-tp$2
+  local tp=$2 folder=$work/conformance-$1-tp$2
   mkdir -p "$folder"
-  echo "== SGLang $version, TP $tp: conformance $3"
   "$bin/write-checkpoint" tiny 1 "$folder/model"
   (
     TP=$tp
@@ -60,31 +66,57 @@ conformance() {  # version, tp, GoogleTest filter
   count "$folder/report.json"
 }
 
+demo() {  # version: three refits of one server at TP 1, verified
+  local report
+  if report=$(
+    source tools/sglang/cpu_environment.sh
+    REFIT_CACHE=$work/cache "$bin/refit" demo --engine sglang --python "$python" --random tiny --json -- \
+      "${sglang_cpu_arguments[@]}"
+  ); then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "$report"
+  fi
+}
+
+# Both at once: most of it is waiting for the network.
+install() {
+  local version given
+  for version in $versions; do
+    given=PYTHON_${version//./_}
+    if [ -n "${!given:-}" ]; then
+      echo "${!given}" >"$work/python-$version"
+    else
+      tools/sglang/install_cpu.sh "$version" >"$work/python-$version" &
+    fi
+  done
+  wait
+}
+
+step "$(echo $versions): install" install
 for version in $versions; do
-  SECONDS=0
-  python=$(tools/sglang/install_cpu.sh "$version" | tail -n 1)
+  python=$(tail -n 1 "$work/python-$version")
   if [ -z "$python" ]; then
-    echo "SGLang $version: not installed (see above)"
+    echo "SGLang $version: not installed, so not tried (the reason stands above)"
     failed=$((failed + 1))
     continue
   fi
-  torch=$("$python" -c 'import torch; print(torch.__version__)')
-  echo "== SGLang $version with $("$python" --version), torch $torch, installed in ${SECONDS} s"
+  echo "== SGLang $version with $("$python" --version), torch $("$python" -c 'import torch; print(torch.__version__)')"
   mode=abort
-  [ "$version" = 0.5.17 ] || mode=retract  # without sessions a retract pause could never be flushed
-  for tp in $tps; do
-    SECONDS=0
-    if [ "$tp" = 1 ] || [ -n "$full" ]; then
-      refits "$version" "$tp" --pause-mode "$mode" --load-bytes 1KiB
-      conformance "$version" "$tp" 'Engines/EngineConformance.*'
-    fi
-    if [ "$tp" != 1 ]; then
-      refits "$version" "$tp" --short
-    fi
-    echo "== SGLang $version, TP $tp: ${SECONDS} s"
-  done
+  deaths='Engines/EngineDeaths.*-*OnFamilyB*'  # each case starts a server, even where it is about another family
+  if [ "$version" != 0.5.17 ]; then
+    mode=retract  # without sessions a retract pause could never be flushed
+    deaths='Engines/EngineDeaths.*-*OnFamily*'
+  fi
+  step "$version, TP 2: refits" refits "$version" 2 --pause-mode "$mode" --load-bytes 1KiB
+  step "$version, TP 2: conformance" conformance "$version" 2 'Engines/EngineConformance.*'
+  step "$version, TP 1: demo" demo
+  step "$version, TP 1: deaths" conformance "$version" 1 "$deaths"
   if [ -n "$full" ]; then
-    conformance "$version" 1 'Engines/EngineDeaths.*'
+    step "$version, TP 1: refits" refits "$version" 1 --pause-mode "$mode" --load-bytes 1KiB
+    step "$version, TP 1: conformance" conformance "$version" 1 'Engines/EngineConformance.*'
+    step "$version, TP 2: deaths" conformance "$version" 2 "$deaths"
   fi
 done
 [ "$failed" -gt 0 ] && echo "logs: $work" || rm -rf "$work"

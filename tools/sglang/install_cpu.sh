@@ -50,14 +50,21 @@ log=$dir/install.log
 run() {  # what, command...: shows the end of the output only when it fails
   local what=$1
   shift
-  "$@" >>"$log" 2>&1 || { tail -n 15 "$log" >&2; echo "install_cpu.sh: $what failed (whole output: $log)" >&2; exit 1; }
+  "$@" >>"$log" 2>&1 && return
+  tail -n 15 "$log" >&2
+  if grep -qE 'NewConnectionError|NameResolutionError|ConnectTimeout|ProxyError|Connection refused' "$log"; then
+    what="$what (no package registry can be reached)"
+  fi
+  echo "install_cpu.sh: SGLang $version: $what failed (whole output: $log)" >&2
+  exit 1
 }
 : >"$log"
 echo "installing SGLang $version with $("$python" --version) into $dir (once)" >&2
 [ -x "$dir/venv/bin/pip" ] || run "making the environment" "$python" -m venv "$dir/venv"
-run "installing the packages" "$dir/venv/bin/pip" install --quiet --disable-pip-version-check \
-  -r "$here/requirements-cpu-$version.txt"
-run "installing sglang" "$dir/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps "sglang==$version"
+# Compiling every file of every package would take a minute; Python compiles what is imported.
+pip=("$dir/venv/bin/pip" install --quiet --disable-pip-version-check --no-compile)
+run "installing the packages" "${pip[@]}" -r "$here/requirements-cpu-$version.txt"
+run "installing sglang" "${pip[@]}" --no-deps "sglang==$version"
 run "importing sglang" env PYTHONPATH="$here/cpu_shim" SGLANG_USE_CPU_ENGINE=1 CUDA_VISIBLE_DEVICES= \
   "$dir/venv/bin/python" -c "
 import sglang, sglang.srt.entrypoints.http_server
