@@ -4,15 +4,14 @@
 
 import statistics
 
+FIGURES = ("stage_ms", "install_ms", "stall_ms", "whole_ms", "sync_ms")
 FIRST_COPIES = ("stage", "send", "transfer")  # spans in which bytes may move
 
 
-def given(report, name):
-    """The figure where the report has it: over engines, the slowest."""
-    if name in report:
-        return report[name]
+def slowest(report, name):
+    """Of the engines' figures, in milliseconds; None where this build does not report it."""
     values = [engine[name] for engine in report["engines"] if name in engine]
-    return max(values) if values else None
+    return max(values) * 1e3 if values else None
 
 
 def bounds(report, name):
@@ -28,18 +27,17 @@ def first_copy(report):
 
 def sample(report):
     """One sync, in milliseconds. whole_ms: from the first copy, or from the pause where that comes first, until the
-    last engine was resumed. stage_ms: what of it happened before the pause."""
+    last engine was resumed. stage_ms: from the transfer's start until the last load was ready for the engine;
+    install_ms: in the engine's update calls."""
     pause = bounds(report, "pause")
-    start = first_copy(report)
-    begin = min(start, pause[0]) if pause else start
-    derived = {
-        "stage_ms": max(0.0, pause[0] - start) * 1e3 if pause else 0.0,
+    begin = min(first_copy(report), pause[0]) if pause else first_copy(report)
+    figures = {
+        "stage_ms": slowest(report, "stage_seconds"),
+        "install_ms": slowest(report, "install_seconds"),
         "stall_ms": max(report["stall_seconds"]) * 1e3,
         "whole_ms": (report["seconds"] - begin) * 1e3,
+        "sync_ms": report["seconds"] * 1e3,
     }
-    figures = {name: given(report, name) for name in derived}
-    figures = {name: derived[name] if value is None else value for name, value in figures.items()}
-    figures["sync_ms"] = report["seconds"] * 1e3
     figures["phases_ms"] = {name: bounds(report, name)[1] * 1e3 - bounds(report, name)[0] * 1e3
                             for name in dict.fromkeys(span["name"] for span in report["spans"])}
     return rounded(figures)
@@ -55,8 +53,10 @@ def rounded(value):
 
 def medians(samples):
     """Over samples, name by name; phases too."""
-    result = {name: statistics.median(one[name] for one in samples)
-              for name in ("stage_ms", "stall_ms", "whole_ms", "sync_ms")}
+    result = {}
+    for name in FIGURES:
+        values = [one[name] for one in samples if one[name] is not None]
+        result[name] = statistics.median(values) if values else None
     names = dict.fromkeys(name for one in samples for name in one["phases_ms"])
     result["phases_ms"] = {}
     for name in names:
