@@ -47,7 +47,7 @@ class SourceService final : public rpc::PolicyHandler {
             .totals = {}};
   }
   Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& /*folder*/,
-                                                          std::uint32_t /*tp_size*/) override {
+                                                          weights::Hashing /*hashing*/) override {
     return Unimplemented("a bench's source computes no hashes");
   }
   void Serve(const rpc::OpenStream& open, rpc::SenderStream& stream) override {
@@ -125,7 +125,7 @@ class Receiver {
                                               .opened = *opened,
                                               .load_bytes = std::max(total_, piece_bytes),
                                               .deadline = deadline},
-                                             *channel, *end_->link, end_->memory));
+                                             *channel, *end_));
     while (true) {
       REFIT_ASSIGN_OR_RETURN(const std::optional<PulledLoad> load, puller->Next());
       if (!load.has_value()) {

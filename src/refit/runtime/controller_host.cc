@@ -111,7 +111,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       if (auto report = ticket->Pop(std::min(deadline, exec::Now() + kProgressInterval))) {
         report->source = request.source;
         if (report->status.ok() && options_.verify == VerifyWhen::kAlways) {
-          verifier_.Learn(report->version, request.source, TpSizes(*report), PolicyForHashes(),
+          verifier_.Learn(report->version, request.source, HashingsOf(*report), PolicyForHashes(),
                           options_.verify_deadline);
           Post(control::HashesTaken{});
         }
@@ -164,7 +164,11 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
           continue;
         }
         const auto agent = peers.agents.find(slot.slot);
-        targets.push_back({slot, agent == peers.agents.end() ? nullptr : agent->second.client});
+        VerifyTarget& target = targets.emplace_back(VerifyTarget{.slot = slot, .agent = nullptr});
+        if (agent != peers.agents.end()) {
+          target.hash_kind = agent->second.registration.hash_kind;
+          target.agent = agent->second.client;
+        }
       }
     });
     if (targets.empty()) {
@@ -389,15 +393,16 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
         [](Peers& peers) { return peers.policies.empty() ? nullptr : peers.policies.begin()->second.client; });
   }
 
-  std::set<std::uint32_t> TpSizes(const rpc::SyncReport& report) {
+  std::set<weights::Hashing> HashingsOf(const rpc::SyncReport& report) {
     return peers_.With([&report](Peers& peers) {
-      std::set<std::uint32_t> sizes;
+      std::set<weights::Hashing> hashings;
       for (const rpc::EngineReport& engine : report.engines) {
         if (engine.serving) {
-          sizes.insert(peers.agents[engine.slot].registration.tp_size);
+          const rpc::AgentRegistration& registration = peers.agents[engine.slot].registration;
+          hashings.insert({registration.tp_size, registration.hash_kind});
         }
       }
-      return sizes;
+      return hashings;
     });
   }
 

@@ -90,8 +90,14 @@ class HostPacker final : public LoadPacker {
 
 class GpuPacker final : public LoadPacker {
  public:
-  GpuPacker(const Source& source, Digests digests, std::unique_ptr<device::GpuQueue> queue)
-      : source_(source), digests_(digests), queue_(std::move(queue)) {}
+  GpuPacker(const Source& source, Digests digests, device::GpuQueue& queue)
+      : source_(source), digests_(digests), queue_(queue) {}
+  // A send that ends early leaves work in the queue, which writes into started_.
+  ~GpuPacker() override {
+    if (!started_.empty()) {
+      static_cast<void>(queue_.Wait(started_.back().ticket, kNever));
+    }
+  }
 
   std::size_t depth() const override { return 2; }
 
@@ -107,7 +113,7 @@ class GpuPacker final : public LoadPacker {
       }
       copies.push_back({tensor.bytes.data() + copy.source_offset, slot.bytes.data() + copy.target_offset, copy.size});
     }
-    REFIT_RETURN_IF_ERROR(queue_->Copy(copies));
+    REFIT_RETURN_IF_ERROR(queue_.Copy(copies));
     const std::vector<stream::Entry>& entries = packed.bucket.entries;
     if (digests_ == Digests::kOn) {
       std::vector<device::GpuHashPart> parts;
@@ -116,15 +122,15 @@ class GpuPacker final : public LoadPacker {
         parts.push_back({slot.bytes.data() + entry.offset, entry.chunk_size, entry.chunk_offset, Chunk(entry).total});
       }
       started.sums.resize(parts.size());
-      REFIT_RETURN_IF_ERROR(queue_->Hash(parts, started.sums));
+      REFIT_RETURN_IF_ERROR(queue_.Hash(parts, started.sums));
     }
-    REFIT_ASSIGN_OR_RETURN(started.ticket, queue_->Mark());
+    REFIT_ASSIGN_OR_RETURN(started.ticket, queue_.Mark());
     return OkStatus();
   }
 
   Result<Digest> Finish(Instant deadline) override {
     REFIT_CHECK(!started_.empty(), "a bucket was started");
-    REFIT_RETURN_IF_ERROR(queue_->Wait(started_.front().ticket, deadline));
+    REFIT_RETURN_IF_ERROR(queue_.Wait(started_.front().ticket, deadline));
     const Started started = std::move(started_.front());
     started_.pop_front();
     if (digests_ == Digests::kOff) {
@@ -153,21 +159,21 @@ class GpuPacker final : public LoadPacker {
 
   const Source& source_;
   const Digests digests_;
+  device::GpuQueue& queue_;
   const std::unique_ptr<DigestHasher> hasher_ = device::MakeDigestHasher();
   std::deque<Started> started_;
-  std::uint64_t sum_ = 0;                    // of the tensor that spans buckets
-  std::unique_ptr<device::GpuQueue> queue_;  // last: its destructor waits for what writes into started_
+  std::uint64_t sum_ = 0;  // of the tensor that spans buckets
 };
 
 }  // namespace
 
-Result<std::unique_ptr<LoadPacker>> LoadPacker::Make(const Source& source, Digests digests, rpc::DigestKind kind) {
+std::unique_ptr<LoadPacker> LoadPacker::Make(const Source& source, Digests digests, rpc::DigestKind kind,
+                                             device::GpuQueue* queue) {
   if (!source.gpu().has_value()) {
-    return std::unique_ptr<LoadPacker>(std::make_unique<HostPacker>(source, digests, kind));
+    return std::make_unique<HostPacker>(source, digests, kind);
   }
-  REFIT_CHECK(kind == rpc::DigestKind::kGpuHash, "what a GPU holds is hashed by it");
-  REFIT_ASSIGN_OR_RETURN(std::unique_ptr<device::GpuQueue> queue, device::GpuQueue::Make(*source.gpu()));
-  return std::unique_ptr<LoadPacker>(std::make_unique<GpuPacker>(source, digests, std::move(queue)));
+  REFIT_CHECK(kind == rpc::DigestKind::kGpuHash && queue != nullptr, "what a GPU holds is hashed by it");
+  return std::make_unique<GpuPacker>(source, digests, *queue);
 }
 
 }  // namespace refit::runtime

@@ -13,6 +13,7 @@
 #include "refit/base/digest.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
+#include "refit/device/cuda.h"
 #include "refit/device/gpu_hash.h"
 #include "refit/device/memory.h"
 #include "refit/rpc/load_stream.h"
@@ -29,7 +30,9 @@ enum class Digests : std::uint8_t { kOn, kOff };  // off: for benches only
 // One stream's. Thread: one. Buckets are started and finished in order; slots are the caller's until finished.
 class LoadPacker {
  public:
-  static Result<std::unique_ptr<LoadPacker>> Make(const Source& source, Digests digests, rpc::DigestKind kind);
+  // queue: of the source's GPU, kept by the caller from one refit to the next; null for a source on the host.
+  static std::unique_ptr<LoadPacker> Make(const Source& source, Digests digests, rpc::DigestKind kind,
+                                          device::GpuQueue* queue);
   virtual ~LoadPacker() = default;
 
   // How many started buckets may wait for their Finish.

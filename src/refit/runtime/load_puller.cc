@@ -27,14 +27,11 @@ constexpr Duration kFenceDeadline = std::chrono::seconds(2);
 }  // namespace
 
 Result<std::unique_ptr<LoadPuller>> LoadPuller::Start(LoadPullerOptions options, rpc::ReceiverStream& channel,
-                                                      transport::Link& link, LoadMemory& memory) {
-  std::unique_ptr<LoadPuller> puller(new LoadPuller(std::move(options), channel, link, memory));
-  if (memory.gpu().has_value()) {
-    if (puller->options_.opened.digests != rpc::DigestKind::kGpuHash) {
-      return Internal(StrCat(puller->options_.whom, " sends digests that GPU ", *memory.gpu(), " cannot check"));
-    }
-    REFIT_ASSIGN_OR_RETURN(puller->hashes_, device::GpuQueue::Make(*memory.gpu()));
+                                                      ReceiverMemory::LinkEnd& end) {
+  if (end.hashes != nullptr && options.opened.digests != rpc::DigestKind::kGpuHash) {
+    return Internal(StrCat(options.whom, " sends digests that a GPU cannot check"));
   }
+  std::unique_ptr<LoadPuller> puller(new LoadPuller(std::move(options), channel, end));
   puller->reader_ = std::thread([raw = puller.get()] { raw->Read(); });
   puller->puller_ = std::thread([raw = puller.get()] {
     Status status = raw->Pull();
@@ -43,14 +40,14 @@ Result<std::unique_ptr<LoadPuller>> LoadPuller::Start(LoadPullerOptions options,
   return puller;
 }
 
-LoadPuller::LoadPuller(LoadPullerOptions options, rpc::ReceiverStream& channel, transport::Link& link,
-                       LoadMemory& memory)
+LoadPuller::LoadPuller(LoadPullerOptions options, rpc::ReceiverStream& channel, ReceiverMemory::LinkEnd& end)
     : options_(std::move(options)),
       channel_(channel),
-      link_(link),
-      memory_(memory),
+      link_(*end.link),
+      memory_(end.memory),
       assembler_(options_.opened.slot_bytes, options_.load_bytes),
       hasher_(device::MakeDigestHasher()),
+      hashes_(end.hashes.get()),
       announced_(kAnnouncements) {}
 
 LoadPuller::~LoadPuller() {
@@ -64,6 +61,9 @@ LoadPuller::~LoadPuller() {
   }
   if (puller_.joinable()) {
     puller_.join();
+  }
+  if (!checking_.empty()) {
+    static_cast<void>(hashes_->Wait(*checking_.back().hashed, kNever));  // it writes into checking_
   }
   // Late writes end here, or their memory is never used again (RX-XFER-03, -07).
   if (!fetching_.empty() && link_.Fence(exec::Now() + kFenceDeadline) == transport::FenceOutcome::kUnknown) {

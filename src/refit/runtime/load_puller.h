@@ -25,7 +25,7 @@
 #include "refit/exec/mailbox.h"
 #include "refit/exec/watched.h"
 #include "refit/rpc/load_stream.h"
-#include "refit/runtime/load_memory.h"
+#include "refit/runtime/receiver_memory.h"
 #include "refit/runtime/shared_load.h"
 #include "refit/stream/load_assembler.h"
 #include "refit/stream/name_aligner.h"
@@ -52,9 +52,9 @@ struct PulledLoad {
 
 class LoadPuller {
  public:
-  // channel, link and memory outlive it; only the puller reads from the channel, and only it uses the link.
+  // channel and end outlive it; only the puller reads from the channel, and only it uses the link.
   static Result<std::unique_ptr<LoadPuller>> Start(LoadPullerOptions options, rpc::ReceiverStream& channel,
-                                                   transport::Link& link, LoadMemory& memory);
+                                                   ReceiverMemory::LinkEnd& end);
   ~LoadPuller();  // Stop(), then waits; what cannot be fenced is buried
   LoadPuller(const LoadPuller&) = delete;
   LoadPuller& operator=(const LoadPuller&) = delete;
@@ -85,7 +85,7 @@ class LoadPuller {
     bool stopped = false;
   };
 
-  LoadPuller(LoadPullerOptions options, rpc::ReceiverStream& channel, transport::Link& link, LoadMemory& memory);
+  LoadPuller(LoadPullerOptions options, rpc::ReceiverStream& channel, ReceiverMemory::LinkEnd& end);
   void Read();  // the reader's loop
   Result<rpc::LoadAnnouncement> NextAnnouncement();
   Status Pull();  // the puller's loop, to the end of the stream
@@ -105,7 +105,7 @@ class LoadPuller {
   LoadMemory& memory_;
   stream::LoadAssembler assembler_;
   const std::unique_ptr<DigestHasher> hasher_;
-  std::unique_ptr<device::GpuQueue> hashes_;    // where loads lie in GPU memory
+  device::GpuQueue* const hashes_;              // null but where loads lie in GPU memory
   std::map<std::uint64_t, SharedLoad*> loads_;  // by number: those with placements to come
   std::deque<Piece> fetching_;                  // in order
   std::deque<Piece> checking_;                  // landed, in order

@@ -160,7 +160,7 @@ Status LoadReceiver::Open(Stream& stream, const rpc::StreamOpened& opened, std::
                                             .opened = opened,
                                             .load_bytes = options_.load_bytes,
                                             .deadline = deadline_},
-                                           *stream.channel, *end->link, end->memory));
+                                           *stream.channel, *end));
   const bool stopped = shared_.With([&](Shared& shared) {
     stream.puller = std::move(puller);
     return shared.stopped;

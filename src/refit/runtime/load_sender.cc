@@ -129,6 +129,9 @@ Result<SendPlan> LoadSlotSet::Prepare(const rpc::OpenStream& open, Source& sourc
   if (largest > small_) {
     capacities_.push_back(largest);
   }
+  if (source.gpu().has_value() && packing_ == nullptr) {
+    REFIT_ASSIGN_OR_RETURN(packing_, device::GpuQueue::Make(*source.gpu()));
+  }
   REFIT_RETURN_IF_ERROR(memory_->Prepare(capacities_, open.stamp.incarnation));
   REFIT_ASSIGN_OR_RETURN(transport::Transport* const transport, transports_.Get(taken->transport));
   const bool gpu_hash = source.gpu().has_value() || taken->digests == rpc::DigestKind::kGpuHash;
@@ -249,11 +252,8 @@ class Sending {
 
 SendResult SendLoads(const rpc::OpenStream& open, const SendPlan& plan, Source& source, LoadSlotSet& slots,
                      rpc::SenderStream& stream, Digests digests, const std::atomic<bool>& stop, Instant deadline) {
-  auto packer = LoadPacker::Make(source, digests, plan.opened.digests);
-  if (!packer.has_value()) {
-    return Ended(SendEnd::kSourceFailed, packer.status());
-  }
-  SendResult result = Sending(open, plan, source, slots, stream, **packer, stop, deadline).Run();
+  const auto packer = LoadPacker::Make(source, digests, plan.opened.digests, slots.packing());
+  SendResult result = Sending(open, plan, source, slots, stream, *packer, stop, deadline).Run();
   if (result.end != SendEnd::kComplete) {
     // Pieces are fenced by the receiver before anybody asks again (RX-XFER-05); loads are read by its engine's ranks.
     if (open.offers[plan.opened.offer].unit == stream::PackUnit::kLoad) {
@@ -263,7 +263,7 @@ SendResult SendLoads(const rpc::OpenStream& open, const SendPlan& plan, Source& 
   }
   if (digests == Digests::kOn) {
     const auto hasher = device::MakeDigestHasher();
-    result.root = weights::RootDigest(source.delivered(), (*packer)->tensor_digests(), *hasher);
+    result.root = weights::RootDigest(source.delivered(), packer->tensor_digests(), *hasher);
   }
   return result;
 }

@@ -17,6 +17,7 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
+#include "refit/device/cuda.h"
 #include "refit/device/memory.h"
 #include "refit/rpc/load_stream.h"
 #include "refit/runtime/load_packer.h"
@@ -52,6 +53,7 @@ class LoadSlotSet {
   std::size_t PlaceOf(ByteCount size, std::size_t turn) const;
   // The last send left slots that an engine's rank may still read in place.
   void Unsettle() { memory_->Unsettle(); }
+  device::GpuQueue* packing() const { return packing_.get(); }  // null for a source on the host
 
  private:
   Result<SlotMemory*> MemoryFor(const rpc::Offer& offer, const Source& source);
@@ -61,8 +63,9 @@ class LoadSlotSet {
   std::map<std::string, std::unique_ptr<SlotMemory>> memories_;  // by transport
   SlotMemory* memory_ = nullptr;                                 // that of the last Prepare
   std::vector<ByteCount> capacities_;
-  ByteCount small_ = 0;          // bytes that a small load may have
-  std::size_t small_count_ = 0;  // slots beyond are for larger ones
+  std::unique_ptr<device::GpuQueue> packing_;  // making one costs page-locked memory
+  ByteCount small_ = 0;                        // bytes that a small load may have
+  std::size_t small_count_ = 0;                // slots beyond are for larger ones
 };
 
 // What ended a send early decides what it means: a receiver that left is the controller's to judge (C6), a source that

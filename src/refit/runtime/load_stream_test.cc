@@ -132,7 +132,7 @@ class OneSource final : public rpc::PolicyHandler {
             .digest = {},
             .totals = {}};
   }
-  Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, std::uint32_t) override {
+  Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, weights::Hashing) override {
     return NotFound("not here");
   }
   void Serve(const rpc::OpenStream& open, rpc::SenderStream& stream) override {

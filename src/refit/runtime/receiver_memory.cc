@@ -34,7 +34,11 @@ Result<ReceiverMemory::LinkEnd*> ReceiverMemory::Bind(std::uint32_t first_rank, 
   if (end == nullptr) {
     const std::optional<device::GpuOrdinal> gpu =
         gpus_.empty() ? std::nullopt : std::optional(gpus_[first_rank % gpus_.size()]);
-    end = std::make_unique<LinkEnd>(LoadMemory(incarnation_, first_rank, gpu, counters_.get()));
+    auto made = std::make_unique<LinkEnd>(LoadMemory(incarnation_, first_rank, gpu, counters_.get()));
+    if (gpu.has_value()) {
+      REFIT_ASSIGN_OR_RETURN(made->hashes, device::GpuQueue::Make(*gpu));
+    }
+    end = std::move(made);
   }
   if (end->link == nullptr || end->transport != transport || end->address != address) {
     end->link.reset();

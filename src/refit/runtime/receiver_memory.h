@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one engine incarnation keeps for receiving, from one transfer to the next: where loads lie in place, links to policy
-// workers, and memory of its own for what comes over them.
+// What one engine incarnation keeps for receiving, from one transfer to the next: where loads lie in place, links to
+// policy workers, and memory of its own for what comes over them.
 
 #pragma once
 
@@ -15,6 +15,7 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
+#include "refit/device/cuda.h"
 #include "refit/device/memory.h"
 #include "refit/device/ref_counters.h"
 #include "refit/runtime/load_memory.h"
@@ -39,6 +40,7 @@ class ReceiverMemory {
     std::string transport;
     std::string address;
     std::unique_ptr<transport::Link> link;
+    std::unique_ptr<device::GpuQueue> hashes;  // where loads lie in GPU memory
   };
   // The end of the stream that feeds first_rank: bound again only where the peer's address changed (RC-BIND).
   Result<LinkEnd*> Bind(std::uint32_t first_rank, const std::string& transport, const std::string& address,

@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "refit/base/str.h"
@@ -23,6 +25,7 @@ namespace refit::runtime {
 namespace {
 
 constexpr ByteCount kGpuAlignment = 256;
+constexpr unsigned kMaxHashThreads = 8;
 constexpr Duration kUploadDeadline = std::chrono::seconds(120);
 
 // The slice's bytes, row by row where it takes some columns only, as the engine stores them.
@@ -118,32 +121,55 @@ Result<std::shared_ptr<const std::vector<stream::PackedBucket>>> Source::Cut(str
   return cut;
 }
 
-Result<std::vector<weights::RankHashes>> Source::ExpectedHashes(std::uint32_t tp_size) const {
-  REFIT_ASSIGN_OR_RETURN(const weights::ModelConfig config, checkpoint::ReadModelConfig(folder()));
-  const auto hasher = device::MakeParameterHasher(device::ParameterHashKind::kSha256Prefix);
-  std::vector<weights::RankHashes> ranks;
-  for (std::uint32_t rank = 0; rank < tp_size; ++rank) {
-    REFIT_ASSIGN_OR_RETURN(const weights::EngineLayout layout,
-                           weights::MakeSglangLayout(config, {TpRank(rank), static_cast<std::int64_t>(tp_size)}));
-    weights::RankHashes hashes{TpRank(rank), {}};
-    for (const weights::EngineParameter& parameter : layout.parameters) {
-      hasher->Reset(static_cast<ByteCount>(parameter.row_count) * static_cast<ByteCount>(parameter.column_count) *
-                    weights::ItemSize(parameter.dtype));
-      for (const weights::SourceSlice& slice : parameter.slices) {
-        const auto index = manifest_->Find(slice.source);
-        if (!index.has_value()) {
-          return NotFound(StrCat("tensor ", slice.source, " is not in ", folder()), "give a complete checkpoint");
-        }
-        const Bytes tensor = checkpoint_->bytes(*index);
-        const weights::TensorSpec& spec = manifest_->tensors()[*index];
-        const ByteCount rows = spec.shape.empty() ? 1 : static_cast<ByteCount>(spec.shape[0]);
-        REFIT_RETURN_IF_ERROR(device::GuardMapped(StrCat("tensor ", slice.source, " of ", folder()), [&] {
-          HashSlice(slice, tensor, rows == 0 ? 0 : tensor.size() / rows, weights::ItemSize(spec.dtype), *hasher);
-        }));
-      }
-      hashes.hashes.emplace(parameter.name, hasher->Finish());
+Result<std::string> Source::HashOf(const weights::EngineParameter& parameter, device::ParameterHasher& hasher) const {
+  hasher.Reset(static_cast<ByteCount>(parameter.row_count) * static_cast<ByteCount>(parameter.column_count) *
+               weights::ItemSize(parameter.dtype));
+  for (const weights::SourceSlice& slice : parameter.slices) {
+    const auto index = manifest_->Find(slice.source);
+    if (!index.has_value()) {
+      return NotFound(StrCat("tensor ", slice.source, " is not in ", folder()), "give a complete checkpoint");
     }
-    ranks.push_back(std::move(hashes));
+    const Bytes tensor = checkpoint_->bytes(*index);
+    const weights::TensorSpec& spec = manifest_->tensors()[*index];
+    const ByteCount rows = spec.shape.empty() ? 1 : static_cast<ByteCount>(spec.shape[0]);
+    REFIT_RETURN_IF_ERROR(device::GuardMapped(StrCat("tensor ", slice.source, " of ", folder()), [&] {
+      HashSlice(slice, tensor, rows == 0 ? 0 : tensor.size() / rows, weights::ItemSize(spec.dtype), hasher);
+    }));
+  }
+  return hasher.Finish();
+}
+
+Result<std::vector<weights::RankHashes>> Source::ExpectedHashes(weights::Hashing hashing) const {
+  REFIT_ASSIGN_OR_RETURN(const weights::ModelConfig config, checkpoint::ReadModelConfig(folder()));
+  std::vector<weights::RankHashes> ranks;
+  std::vector<std::pair<std::size_t, weights::EngineParameter>> parameters;  // with the index of their rank
+  for (std::uint32_t rank = 0; rank < hashing.tp_size; ++rank) {
+    REFIT_ASSIGN_OR_RETURN(weights::EngineLayout layout,
+                           weights::MakeSglangLayout(config, {TpRank(rank), std::int64_t{hashing.tp_size}}));
+    ranks.push_back({TpRank(rank), {}});
+    for (weights::EngineParameter& parameter : layout.parameters) {
+      parameters.emplace_back(rank, std::move(parameter));
+    }
+  }
+  // One thread hashes about a gigabyte in a second, and people wait for `verify`.
+  std::vector<Result<std::string>> hashes(parameters.size(), std::string());
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    const auto hasher = device::MakeParameterHasher(hashing.kind);
+    for (std::size_t i = next++; i < parameters.size(); i = next++) {
+      hashes[i] = HashOf(parameters[i].second, *hasher);
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned i = 1; i < std::min(std::thread::hardware_concurrency(), kMaxHashThreads); ++i) {
+      threads.emplace_back(work);
+    }
+    work();
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    REFIT_RETURN_IF_ERROR(hashes[i].status());
+    ranks[parameters[i].first].hashes.emplace(parameters[i].second.name, *std::move(hashes[i]));
   }
   return ranks;
 }

@@ -17,10 +17,13 @@
 #include "refit/base/status.h"
 #include "refit/checkpoint/checkpoint.h"
 #include "refit/device/cuda.h"
+#include "refit/device/hash.h"
 #include "refit/device/memory.h"
 #include "refit/stream/bucket_packer.h"
 #include "refit/weights/manifest.h"
 #include "refit/weights/rank_hashes.h"
+#include "refit/weights/reshard_plan.h"
+#include "refit/weights/shard_layout.h"
 
 namespace refit::runtime {
 
@@ -42,12 +45,13 @@ class Source {
   // The plan in loads or pieces of at most `bytes`; cut once for each.
   Result<std::shared_ptr<const std::vector<stream::PackedBucket>>> Cut(stream::PackUnit unit, ByteCount bytes);
 
-  // What each rank of an engine with this TP size must hold (D8). Reads every byte once.
-  Result<std::vector<weights::RankHashes>> ExpectedHashes(std::uint32_t tp_size) const;
+  // What each rank of an engine must hold, hashed as it hashes (D8). Reads every byte once for each rank that has it.
+  Result<std::vector<weights::RankHashes>> ExpectedHashes(weights::Hashing hashing) const;
 
  private:
   Source() = default;
   Status Upload(device::GpuOrdinal gpu);
+  Result<std::string> HashOf(const weights::EngineParameter& parameter, device::ParameterHasher& hasher) const;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
   std::shared_ptr<const weights::Manifest> manifest_;
   std::string fingerprint_;

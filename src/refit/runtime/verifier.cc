@@ -11,23 +11,23 @@
 
 namespace refit::runtime {
 
-void Verifier::Learn(WeightVersion version, const std::string& source, const std::set<std::uint32_t>& tp_sizes,
+void Verifier::Learn(WeightVersion version, const std::string& source, const std::set<weights::Hashing>& hashings,
                      const std::shared_ptr<rpc::PolicyClient>& policy, Duration deadline) {
   known_.With([&](Known& known) { known.sources[version] = source; });
-  for (const std::uint32_t tp_size : tp_sizes) {
-    const auto hashes = Expected(version, "", tp_size, policy, exec::Now() + deadline);
+  for (const weights::Hashing hashing : hashings) {
+    const auto hashes = Expected(version, "", hashing, policy, exec::Now() + deadline);
     if (!hashes.has_value()) {
       observe::LogWarning(StrCat("version ", version, " stays unproven: ", hashes.status().ToString()));
     }
   }
 }
 
-Result<Verifier::Hashes> Verifier::Expected(WeightVersion version, const std::string& model, std::uint32_t tp_size,
+Result<Verifier::Hashes> Verifier::Expected(WeightVersion version, const std::string& model, weights::Hashing hashing,
                                             const std::shared_ptr<rpc::PolicyClient>& policy, Instant deadline) {
   Hashes hashes;
   std::string source = model;
   const bool ready = known_.With([&](Known& known) {
-    const auto found = known.hashes.find({version, tp_size});
+    const auto found = known.hashes.find({version, hashing});
     if (model.empty() && found != known.hashes.end()) {
       hashes = found->second;
       return true;
@@ -43,9 +43,9 @@ Result<Verifier::Hashes> Verifier::Expected(WeightVersion version, const std::st
   if (policy == nullptr) {
     return Unavailable("no policy worker can compute what must be there", "start one, or give --model DIR");
   }
-  REFIT_ASSIGN_OR_RETURN(hashes, policy->ExpectedHashes(source, tp_size, deadline - exec::Now()));
+  REFIT_ASSIGN_OR_RETURN(hashes, policy->ExpectedHashes(source, hashing, deadline - exec::Now()));
   if (model.empty()) {
-    known_.With([&](Known& known) { known.hashes[{version, tp_size}] = hashes; });
+    known_.With([&](Known& known) { known.hashes[{version, hashing}] = hashes; });
   }
   return hashes;
 }
@@ -72,7 +72,7 @@ rpc::VerifyReport Verifier::Verify(WeightVersion committed, const std::string& m
           StrCat(whom, " does not serve version ", committed, ", it holds ", ToString(target.slot.residue)),
           "run `refit sync`");
     } else {
-      const auto expected = Expected(committed, model, target.slot.tp_size, policy, deadline);
+      const auto expected = Expected(committed, model, {target.slot.tp_size, target.hash_kind}, policy, deadline);
       if (!expected.has_value()) {
         report.unproven = true;
         engine.status = expected.status();

@@ -27,14 +27,15 @@ namespace refit::runtime {
 
 struct VerifyTarget {
   rpc::SlotReport slot;
+  ParameterHashKind hash_kind = ParameterHashKind::kSha256Prefix;
   std::shared_ptr<rpc::AgentClient> agent;  // null: nobody registered
 };
 
-// Thread: any. Keeps (version, tp) -> hashes of the versions published by this controller.
+// Thread: any. Keeps (version, hashing) -> hashes of the versions published by this controller.
 class Verifier {
  public:
   // Computes and keeps the hashes of a version that was just published. A failure leaves it unproven, and is logged.
-  void Learn(WeightVersion version, const std::string& source, const std::set<std::uint32_t>& tp_sizes,
+  void Learn(WeightVersion version, const std::string& source, const std::set<weights::Hashing>& hashings,
              const std::shared_ptr<rpc::PolicyClient>& policy, Duration deadline);
 
   // model: compare with that checkpoint instead. Hashes that are not known are computed, where the source of the
@@ -45,10 +46,10 @@ class Verifier {
  private:
   using Hashes = std::vector<weights::RankHashes>;
   struct Known {
-    std::map<std::pair<WeightVersion, std::uint32_t>, Hashes> hashes;
+    std::map<std::pair<WeightVersion, weights::Hashing>, Hashes> hashes;
     std::map<WeightVersion, std::string> sources;
   };
-  Result<Hashes> Expected(WeightVersion version, const std::string& model, std::uint32_t tp_size,
+  Result<Hashes> Expected(WeightVersion version, const std::string& model, weights::Hashing hashing,
                           const std::shared_ptr<rpc::PolicyClient>& policy, Instant deadline);
 
   exec::Watched<Known> known_;
