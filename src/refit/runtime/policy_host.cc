@@ -250,6 +250,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     active_.With([&](std::shared_ptr<ActiveSend>&) {
       if (send->results.size() == send->receivers.size()) {
         whole = Judge(*send);
+        send->source = nullptr;  // nobody sends any more; freeing a GPU's memory must not wait for the next stall
       }
     });
     if (whole.has_value()) {
