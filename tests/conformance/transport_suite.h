@@ -9,6 +9,8 @@
 //     transport::Transport& reader();            // … and the other
 //     MutableBytes Allocate(ByteCount size);     // memory that exporter().Export accepts, alive as long as the backend
 //     std::string NobodyAddress();               // well formed, but nobody is there
+//     std::string WhyNot();                      // optional: why these tests cannot run here; empty where they can
+//     static constexpr bool kExportsInAddress;   // optional: a link knows only the exports of before its Bind
 //   };
 //   INSTANTIATE_TYPED_TEST_SUITE_P(Loopback, TransportSuite, LoopbackBackend);
 
@@ -29,40 +31,9 @@
 #include "refit/base/str.h"
 #include "refit/exec/clock.h"
 #include "refit/transport/transport.h"
+#include "tests/conformance/transport_helpers.h"
 
 namespace refit::transport {
-
-inline constexpr std::byte kUntouched{0xDD};
-
-inline Instant In(Duration duration) { return exec::Now() + duration; }
-
-inline std::byte PatternAt(ByteCount i) { return static_cast<std::byte>((37 * i + i / 251 + 11) % 251); }
-
-inline void FillPattern(MutableBytes memory) {
-  for (std::size_t i = 0; i < memory.size(); ++i) {
-    memory[i] = PatternAt(i);
-  }
-}
-
-inline bool HasPattern(Bytes bytes, ByteCount offset) {
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] != PatternAt(offset + i)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-inline bool IsUntouched(Bytes bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == kUntouched; });
-}
-
-// Polls until the operation has ended; never longer than 10 s.
-inline OpState End(Link& link, OpId op) {
-  OpState state = OpState::kPending;
-  exec::WaitUntil([&] { return (state = link.Poll(op)) != OpState::kPending; }, In(std::chrono::seconds(10)));
-  return state;
-}
 
 template <typename Backend>
 class TransportSuite : public ::testing::Test {
@@ -70,6 +41,11 @@ class TransportSuite : public ::testing::Test {
   static constexpr ByteCount kSize = 300'007;
 
   void SetUp() override {
+    if constexpr (requires { backend_.WhyNot(); }) {
+      if (const std::string why_not = backend_.WhyNot(); !why_not.empty()) {
+        GTEST_SKIP() << why_not;
+      }
+    }
     memory_ = backend_.Allocate(kSize);
     FillPattern(memory_);
     auto exported = backend_.exporter().Export(memory_);
@@ -176,6 +152,9 @@ TYPED_TEST_P(TransportSuite, KeepsTheOtherExportsWhenOneIsWithdrawn) {
   ASSERT_TRUE(second.ok());
   EXPECT_NE(second->text, this->descriptor_.text);
   this->backend_.exporter().Unexport(this->descriptor_);
+  if constexpr (requires { TypeParam::kExportsInAddress; }) {
+    this->link_ = this->Bound();
+  }
   const auto op = this->link_->Fetch(*second, {0, 1000}, MutableBytes(this->into_).first(1000));
   ASSERT_TRUE(op.ok()) << op.status().ToString();
   EXPECT_EQ(End(*this->link_, *op), OpState::kDone);

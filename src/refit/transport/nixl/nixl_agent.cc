@@ -190,7 +190,9 @@ NixlAgent::~NixlAgent() {
   for (auto& [id, request] : requests_) {
     request.forgotten = true;
   }
-  ProgressLocked();
+  for (int round = 0; round < kCoolingRounds && !requests_.empty(); ++round) {
+    ProgressLocked();
+  }
   Settle();
   if (!requests_.empty()) {
     new std::list<std::byte>(std::move(probes_));  // NOLINT: what runs may still write there
