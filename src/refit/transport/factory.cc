@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "refit/base/str.h"
+#include "refit/transport/cuda_ipc/cuda_ipc_transport.h"
 #include "refit/transport/loopback/loopback_transport.h"
 #include "refit/transport/nixl/nixl_transport.h"
 #include "refit/transport/shm/shm_transport.h"
@@ -14,7 +15,7 @@
 namespace refit::transport {
 namespace {
 
-constexpr std::string_view kRemedy = "this build has: auto, shm, nixl, loopback";
+constexpr std::string_view kRemedy = "this build has: auto, shm, cuda_ipc, nixl, loopback";
 
 // Two loopback transports of one process must meet without knowing each other, like two processes of one host.
 LoopbackHub& ProcessHub() {
@@ -35,7 +36,11 @@ Result<std::unique_ptr<Transport>> MakeTransport(std::string_view name, const Tr
     REFIT_ASSIGN_OR_RETURN(std::unique_ptr<NixlTransport> nixl, NixlTransport::Create(options.nixl));
     return std::unique_ptr<Transport>(std::move(nixl));
   }
-  if (name == "cuda_ipc" || name == "ucx") {
+  if (name == "cuda_ipc") {
+    REFIT_ASSIGN_OR_RETURN(std::unique_ptr<CudaIpcTransport> cuda_ipc, CudaIpcTransport::Create());
+    return std::unique_ptr<Transport>(std::move(cuda_ipc));
+  }
+  if (name == "ucx") {
     return Unimplemented(StrCat("transport '", name, "' is not in this build"), std::string(kRemedy));
   }
   return InvalidArgument(StrCat("unknown transport '", name, "'"), std::string(kRemedy));
