@@ -135,7 +135,8 @@ Status Install(Scene& scene, const engine::UpdateCall& call) {
 
 // 16: what each rank must hold, computed from the source, against what it holds.
 Status Prove(const Scene& scene) {
-  REFIT_ASSIGN_OR_RETURN(const std::vector<weights::RankHashes> expected, scene.source->ExpectedHashes(kTpSize));
+  REFIT_ASSIGN_OR_RETURN(const std::vector<weights::RankHashes> expected,
+                         scene.source->ExpectedHashes({.tp_size = kTpSize}));
   std::vector<weights::RankHashes> held;
   std::size_t parameters = 0;
   for (std::uint32_t rank = 0; rank < kTpSize; ++rank) {

@@ -164,7 +164,7 @@ class EngineSuite : public testing::TestWithParam<Subject> {
     return sums.has_value() ? *std::move(sums) : std::vector<weights::RankHashes>{};
   }
   std::vector<weights::RankHashes> OriginalChecksums() const {
-    auto sums = source_->ExpectedHashes(server_->tp_size);
+    auto sums = source_->ExpectedHashes({.tp_size = server_->tp_size});
     EXPECT_TRUE(sums.has_value()) << sums.status().ToString();
     return sums.has_value() ? *std::move(sums) : std::vector<weights::RankHashes>{};
   }

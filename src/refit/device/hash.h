@@ -7,7 +7,6 @@
 
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -17,9 +16,6 @@
 namespace refit::device {
 
 std::unique_ptr<DigestHasher> MakeDigestHasher();
-
-// How an engine hashes its parameters for /weights_checker (settled D8).
-enum class ParameterHashKind : std::uint8_t { kSha256Prefix, kGpu };
 
 // A streaming parameter hash. Finish() gives 16 hexadecimal digits.
 class ParameterHasher {

@@ -32,6 +32,7 @@ struct EngineDescription {
   std::uint32_t ep_size = 1;
   std::uint32_t node_count = 1;
   std::uint32_t tokenizer_workers = 1;
+  ParameterHashKind hash_kind = ParameterHashKind::kSha256Prefix;                        // of Checksums
   enum class MemorySaver : std::uint8_t { kOff, kOn } memory_saver = MemorySaver::kOff;  // memory can be released
   std::string model_path;
   std::string quantization;           // empty: none

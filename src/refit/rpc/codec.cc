@@ -335,6 +335,11 @@ Result<SenderMessage> Decode(const v1::FromSender& in) {
   return InvalidArgument("empty message on a load stream", "run one version of refit everywhere");
 }
 
+std::uint32_t EncodeHashKind(ParameterHashKind kind) { return EncodeKind(kind); }
+Result<ParameterHashKind> DecodeHashKind(std::uint32_t kind) {
+  return DecodeKind(kind, ParameterHashKind::kGpu, "parameter hash");
+}
+
 void Encode(const weights::RankHashes& hashes, v1::RankHashes* out) {
   out->set_rank(hashes.rank.value());
   for (const auto& [name, hash] : hashes.hashes) {

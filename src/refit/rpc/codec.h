@@ -43,6 +43,8 @@ Id DecodeId(const v1::Id128& in) {
   return id;
 }
 Status Decode(const v1::Status& in);
+std::uint32_t EncodeHashKind(ParameterHashKind kind);
+Result<ParameterHashKind> DecodeHashKind(std::uint32_t kind);
 Result<sync::AgentCommand> Decode(const v1::AgentCommand& in);
 Result<sync::AgentReply> Decode(const v1::AgentReply& in);
 Result<sync::PolicyCommand> Decode(const v1::PolicyCommand& in);

@@ -35,6 +35,10 @@ class ControllerService final : public v1::Controller::Service {
 
   grpc::Status RegisterAgent(grpc::ServerContext*, const v1::RegisterAgentRequest* request,
                              v1::Registered* reply) override {
+    const auto hash_kind = DecodeHashKind(request->hash_kind());
+    if (!hash_kind.has_value()) {
+      return ToGrpc(hash_kind.status());
+    }
     EncodeMembership(handler_.RegisterAgent({.slot = SlotIndex(request->slot()),
                                              .incarnation = DecodeId<Incarnation>(request->incarnation()),
                                              .address = request->address(),
@@ -42,6 +46,7 @@ class ControllerService final : public v1::Controller::Service {
                                              .engine_version = request->engine_version(),
                                              .family = request->family(),
                                              .tp_size = request->tp_size(),
+                                             .hash_kind = *hash_kind,
                                              .engine_pid = request->engine_pid()}),
                      reply);
     return grpc::Status::OK;
@@ -103,6 +108,7 @@ class GrpcControllerClient final : public ControllerClient {
     request.set_engine_version(registration.engine_version);
     request.set_family(registration.family);
     request.set_tp_size(registration.tp_size);
+    request.set_hash_kind(EncodeHashKind(registration.hash_kind));
     request.set_engine_pid(registration.engine_pid);
     v1::Registered reply;
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->RegisterAgent(&context, request, &reply), whom_));

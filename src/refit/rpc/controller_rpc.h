@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "refit/base/digest.h"
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
@@ -26,6 +27,7 @@ struct AgentRegistration {
   std::string engine_version;
   std::string family;
   std::uint32_t tp_size = 1;
+  ParameterHashKind hash_kind = ParameterHashKind::kSha256Prefix;
   std::int64_t engine_pid = 0;
 };
 struct PolicyRegistration {

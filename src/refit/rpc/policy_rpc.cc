@@ -75,7 +75,11 @@ class PolicyService final : public v1::Policy::Service {
 
   grpc::Status ExpectedHashes(grpc::ServerContext*, const v1::ExpectedHashesRequest* request,
                               v1::ExpectedHashesReply* reply) override {
-    EncodeRanks(handler_.ExpectedHashes(request->source(), request->tp_size()), reply);
+    const auto kind = DecodeHashKind(request->hash_kind());
+    if (!kind.has_value()) {
+      return ToGrpc(kind.status());
+    }
+    EncodeRanks(handler_.ExpectedHashes(request->source(), {request->tp_size(), *kind}), reply);
     return grpc::Status::OK;
   }
 
@@ -163,13 +167,14 @@ class GrpcPolicyClient final : public PolicyClient {
         });
   }
 
-  Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& source, std::uint32_t tp_size,
+  Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& source, weights::Hashing hashing,
                                                           Duration deadline) override {
     grpc::ClientContext context;
     SetDeadline(context, deadline);
     v1::ExpectedHashesRequest request;
     request.set_source(source);
-    request.set_tp_size(tp_size);
+    request.set_tp_size(hashing.tp_size);
+    request.set_hash_kind(EncodeHashKind(hashing.kind));
     v1::ExpectedHashesReply reply;
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->ExpectedHashes(&context, request, &reply), whom_));
     return DecodeRanks(reply);

@@ -24,8 +24,9 @@ class PolicyHandler {
  public:
   virtual ~PolicyHandler() = default;
   virtual sync::PolicyReply Execute(const sync::PolicyCommand& command) = 0;
-  // What each rank of an engine with this TP size must hold, from `source` (empty: what is leased).
-  virtual Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& source, std::uint32_t tp_size) = 0;
+  // What each rank of an engine must hold, hashed as it hashes, from `source` (empty: what is leased).
+  virtual Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& source,
+                                                                  weights::Hashing hashing) = 0;
   // Sends one attempt's loads to one receiver; returns when the stream is to end.
   virtual void Serve(const OpenStream& open, SenderStream& stream) = 0;
 };
@@ -39,7 +40,7 @@ class PolicyClient {
 
   using Done = std::function<void(Result<sync::PolicyReply>)>;
   virtual void Execute(const sync::PolicyCommand& command, Duration deadline, Done done) = 0;
-  virtual Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& source, std::uint32_t tp_size,
+  virtual Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& source, weights::Hashing hashing,
                                                                   Duration deadline) = 0;
 };
 

@@ -88,6 +88,8 @@ TEST(Codec, WhatNoPeerOfOursCanMeanIsRefused) {
   EXPECT_FALSE(Decode(reply).has_value());  // no residue: there is no default
   EXPECT_FALSE(Decode(v1::FromSender()).has_value());
   EXPECT_FALSE(Decode(v1::OpenStream()).has_value());
+  EXPECT_FALSE(DecodeHashKind(0).has_value());
+  EXPECT_FALSE(DecodeHashKind(3).has_value());
   v1::PolicyReply with_manifest;
   with_manifest.set_kind(1);
   with_manifest.mutable_manifest()->add_tensors()->set_dtype("bfloat17");
@@ -195,7 +197,10 @@ class FakePolicy final : public PolicyHandler {
             .digest = {},
             .totals = {}};
   }
-  Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, std::uint32_t) override {
+  Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& source,
+                                                          weights::Hashing hashing) override {
+    EXPECT_EQ(source, "/m");
+    EXPECT_EQ(hashing, (weights::Hashing{2, ParameterHashKind::kGpu}));
     return NotFound("nothing leased");
   }
   void Serve(const OpenStream& open, SenderStream& stream) override {
@@ -245,7 +250,8 @@ TEST(LoadStream, AnnouncementsAndReleasesAlternate) {
     }
   }
   const auto client = PolicyClient::Connect((*server)->address());
-  EXPECT_EQ(client->ExpectedHashes("", 1, seconds(10)).status().message(), "nothing leased");
+  EXPECT_EQ(client->ExpectedHashes("/m", {2, ParameterHashKind::kGpu}, seconds(10)).status().message(),
+            "nothing leased");
 }
 
 TEST(LoadStream, AWaitingReceiverEndsAtItsDeadline) {
@@ -259,7 +265,7 @@ TEST(LoadStream, AWaitingReceiverEndsAtItsDeadline) {
               .digest = {},
               .totals = {}};
     }
-    Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, std::uint32_t) override {
+    Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, weights::Hashing) override {
       return NotFound("no");
     }
     void Serve(const OpenStream&, SenderStream& stream) override {
@@ -276,6 +282,44 @@ TEST(LoadStream, AWaitingReceiverEndsAtItsDeadline) {
   auto stream = ReceiverStream::Open((*server)->address(), open, exec::Now() + milliseconds(100));
   ASSERT_TRUE(stream.has_value());
   EXPECT_FALSE((*stream)->Next().has_value());
+}
+
+class FakeController final : public ControllerHandler {
+ public:
+  Result<Membership> RegisterAgent(const AgentRegistration& registration) override {
+    agent_ = registration;
+    return Membership{.run = {}, .term = Term(1), .profile = "resilient"};
+  }
+  Result<Membership> RegisterPolicy(const PolicyRegistration&) override { return NotFound("no"); }
+  void AgentGone(SlotIndex, Incarnation, const Status&) override {}
+  SyncReport Sync(const SyncRequest&, const ProgressSink&) override { return {}; }
+  FleetReport GetStatus() override { return {}; }
+  VerifyReport Verify(const VerifyRequest&) override { return {}; }
+
+  AgentRegistration agent_;
+};
+
+TEST(ControllerRpc, AnAgentSaysHowItsEngineHashes) {  // settled D8
+  FakeController controller;
+  const auto server = ServeController("127.0.0.1:0", controller);
+  ASSERT_TRUE(server.has_value());
+  const auto client = ControllerClient::Connect((*server)->address());
+  AgentRegistration registration{.slot = SlotIndex(3),
+                                 .incarnation = Incarnation{{1, 2}},
+                                 .address = "127.0.0.1:5",
+                                 .engine_url = "http://127.0.0.1:6",
+                                 .engine_version = "0.5.23",
+                                 .family = "C",
+                                 .tp_size = 2};
+  for (const ParameterHashKind kind : {ParameterHashKind::kGpu, ParameterHashKind::kSha256Prefix}) {
+    registration.hash_kind = kind;
+    const auto membership = client->RegisterAgent(registration, seconds(10));
+    ASSERT_TRUE(membership.has_value()) << membership.status().ToString();
+    EXPECT_EQ(membership->profile, "resilient");
+    EXPECT_EQ(controller.agent_.hash_kind, kind);
+    EXPECT_EQ(controller.agent_.tp_size, 2U);
+    EXPECT_EQ(controller.agent_.engine_url, registration.engine_url);
+  }
 }
 
 }  // namespace

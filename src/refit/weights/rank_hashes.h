@@ -6,14 +6,24 @@
 
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "refit/base/digest.h"
 #include "refit/base/ids.h"
 
 namespace refit::weights {
+
+// What the hashes of a set of weights depend on besides the weights.
+struct Hashing {
+  std::uint32_t tp_size = 1;
+  ParameterHashKind kind = ParameterHashKind::kSha256Prefix;
+
+  friend auto operator<=>(const Hashing&, const Hashing&) = default;
+};
 
 struct RankHashes {
   TpRank rank;

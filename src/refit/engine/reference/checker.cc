@@ -66,8 +66,7 @@ std::map<std::string, std::string> RankModel::Checksums() const {
   if (released_) {
     return checksums;
   }
-  const std::unique_ptr<device::ParameterHasher> hasher =
-      device::MakeParameterHasher(device::ParameterHashKind::kSha256Prefix);
+  const std::unique_ptr<device::ParameterHasher> hasher = device::MakeParameterHasher(ParameterHashKind::kSha256Prefix);
   for (std::size_t i = 0; i < layout_.parameters.size(); ++i) {
     hasher->Reset(bytes(i).size());
     hasher->Update(bytes(i));
