@@ -25,6 +25,9 @@ mkdir -p "$stage/prebuilt/bin" "$stage/prebuilt/lib" "$stage/nixl"
 cmake --preset dev -B "$build" --log-level=WARNING -DCMAKE_BUILD_RPATH='$ORIGIN/../lib' \
   -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags >/dev/null
 programs=(refit refit-engine write-checkpoint nixl-read)
+if cmake --build "$build" --target help | grep -q '^gpu-bench:'; then  # built where CUDA's compiler is
+  programs+=(gpu-bench)
+fi
 # What needs a GPU carries the label gpu; its command lines go along.
 ctest --test-dir "$build" -L '^gpu$' --show-only=json-v1 2>/dev/null |
   python3 -c "
