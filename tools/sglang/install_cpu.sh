@@ -52,8 +52,8 @@ run() {  # what, command...: shows the end of the output only when it fails
   shift
   "$@" >>"$log" 2>&1 && return
   tail -n 15 "$log" >&2
-  if grep -qE 'NewConnectionError|NameResolutionError|ConnectTimeout|ProxyError|Connection refused' "$log"; then
-    what="$what (no package registry can be reached)"
+  if grep -qE 'from versions: none|NewConnectionError|NameResolutionError|ConnectTimeout|ProxyError' "$log"; then
+    what="$what (no package registry can be reached, or none that has them)"
   fi
   echo "install_cpu.sh: SGLang $version: $what failed (whole output: $log)" >&2
   exit 1

@@ -167,7 +167,7 @@ Status AwaitServer(Engine& engine, std::string_view name, const std::function<bo
     const auto description = engine.Describe(std::min(left, kPollDeadline));
     const StatusCode code = description.status().code();
     if (code == StatusCode::kOk || code == StatusCode::kFailedPrecondition || code == StatusCode::kPermissionDenied) {
-      return description.status();  // it answered; what it said may still be refused
+      return description.status().WithContext(name);  // it answered; what it said may still be refused
     }
     if (exec::Now() >= next_line) {
       next_line += kProgressInterval;
