@@ -51,6 +51,9 @@ def main():
     for path in paths:
         os.makedirs(os.path.dirname(f"{out}/{path}"), exist_ok=True)
         shutil.copy(f"{nixl}/{path}", f"{out}/{path}")
+    for path in glob.glob("*.dist-info/METADATA", root_dir=nixl):  # which version it is
+        os.makedirs(os.path.dirname(f"{out}/{path}"), exist_ok=True)
+        shutil.copy(f"{nixl}/{path}", f"{out}/{path}")
     for path in runtimes:
         shutil.copy(path, f"{out}/{OTHERS}/{os.path.basename(path)}")
         system.remove(os.path.basename(path))
