@@ -147,7 +147,8 @@ std::string ExpectedBytes(const weights::PlannedTensor& tensor, const std::vecto
 struct ReceivedLoad {
   ClosedLoad load;
   ByteCount capacity = 0;
-  std::string bytes;  // of its memory
+  std::string bytes;     // of its memory
+  ByteCount filled = 0;  // up to here; a load is filled in ascending order
 };
 
 // A receiver of pieces: fetches each of them out of one recycled staging buffer to where the assembler says.
@@ -163,8 +164,7 @@ class Receiver {
     ASSERT_EQ(step->is_last, packed.bucket.is_last);
     for (const OpenedLoad& opened : step->opened) {
       ASSERT_EQ(opened.number, loads_.size());
-      loads_.push_back({{}, opened.capacity, std::string(opened.capacity, '\xee')});
-      written_.emplace_back(opened.capacity, false);
+      loads_.push_back({{}, opened.capacity, std::string(opened.capacity, '\xee'), 0});
     }
     ASSERT_EQ(step->placements.size(), packed.bucket.entries.size());
     for (std::size_t i = 0; i < step->placements.size(); ++i) {
@@ -186,17 +186,15 @@ class Receiver {
   void Fetch(const Placement& placement, const std::string& staging) {
     ASSERT_LT(placement.load, loads_.size());
     ASSERT_GE(placement.load, closed_);
-    ASSERT_LE(placement.target_offset + placement.size, loads_[placement.load].bytes.size());
-    for (ByteCount i = 0; i < placement.size; ++i) {
-      ASSERT_FALSE(written_[placement.load][placement.target_offset + i]) << "placements overlap";
-      written_[placement.load][placement.target_offset + i] = true;
-      loads_[placement.load].bytes[placement.target_offset + i] = staging[placement.source_offset + i];
-    }
+    ReceivedLoad& load = loads_[placement.load];
+    ASSERT_GE(placement.target_offset, load.filled) << "placements overlap";
+    ASSERT_LE(placement.target_offset + placement.size, load.bytes.size());
+    load.filled = placement.target_offset + placement.size;
+    std::memcpy(load.bytes.data() + placement.target_offset, staging.data() + placement.source_offset, placement.size);
   }
 
   LoadAssembler assembler_;
   std::vector<ReceivedLoad> loads_;
-  std::vector<std::vector<bool>> written_;
   std::size_t closed_ = 0;
 };
 
