@@ -55,7 +55,7 @@ Status Open(const std::string& folder, Scene& scene) {
   REFIT_ASSIGN_OR_RETURN(const weights::ModelConfig config, checkpoint::RandomShape("tiny-llama"));
   REFIT_RETURN_IF_ERROR(checkpoint::WriteRandomCheckpoint(config, 1, folder));
   REFIT_ASSIGN_OR_RETURN(scene.source, runtime::Source::Open(folder));
-  REFIT_ASSIGN_OR_RETURN(scene.loads, scene.source->Loads(kLoadBytes));
+  REFIT_ASSIGN_OR_RETURN(scene.loads, scene.source->Cut(stream::PackUnit::kLoad, kLoadBytes));
   std::printf("source: %zu tensors, %llu bytes, cut into %zu loads\n", scene.source->manifest()->tensor_count(),
               static_cast<unsigned long long>(scene.source->manifest()->total_size()), scene.loads->size());
   for (std::uint32_t rank = 0; rank < kTpSize; ++rank) {
@@ -109,7 +109,7 @@ Result<engine::UpdateCall> Describe(const Scene& scene, const stream::Bucket& bu
   REFIT_ASSIGN_OR_RETURN(const std::optional<stream::AlignedGroup> group, aligner.Next());
   REFIT_ASSIGN_OR_RETURN(const auto calls, stream::SplitIntoCalls(*group, stream::DTypeSplit::kMixed));
   engine::UpdateCall call;
-  engine::RankPayload payload{{scene.slot_name, bucket.used}, {}};
+  engine::RankPayload payload{engine::HostLoad{scene.slot_name, bucket.used}, {}};
   for (const stream::BatchTensor& tensor : calls[0][0]) {
     payload.tensors.push_back({tensor.spec, static_cast<ByteCount>(tensor.location)});
   }
