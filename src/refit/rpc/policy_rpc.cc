@@ -101,10 +101,42 @@ class PolicyService final : public v1::Policy::Service {
   PolicyHandler& handler_;
 };
 
+// Connections to policy workers, kept from one refit to the next: making one costs a millisecond or two, and streams
+// are opened while engines are paused. One that failed is not used again, so nobody inherits a dead peer's back-off.
+class StreamChannels {
+ public:
+  std::shared_ptr<grpc::Channel> To(const std::string& address) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(channels_, [](const auto& entry) {
+      const grpc_connectivity_state state = entry.second->GetState(false);
+      return state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN;
+    });
+    if (channels_.size() >= kMaxChannels) {
+      channels_.clear();  // of policy workers that are long gone; streams keep what they use
+    }
+    auto& channel = channels_[address];
+    if (channel == nullptr) {
+      channel = MakeChannel(address);
+    }
+    return channel;
+  }
+
+ private:
+  static constexpr std::size_t kMaxChannels = 1024;
+
+  std::mutex mutex_;  // streams of several engines in one process
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
+};
+
+StreamChannels& ProcessStreamChannels() {
+  static StreamChannels channels;
+  return channels;
+}
+
 class GrpcReceiverStream final : public ReceiverStream {
  public:
   GrpcReceiverStream(const std::string& address, Duration deadline)
-      : whom_(StrCat("policy worker at ", address)), stub_(v1::Policy::NewStub(MakeChannel(address))) {
+      : whom_(StrCat("policy worker at ", address)), stub_(v1::Policy::NewStub(ProcessStreamChannels().To(address))) {
     SetDeadline(context_, deadline);
     wire_ = stub_->Stream(&context_);
   }

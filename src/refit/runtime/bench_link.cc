@@ -88,7 +88,14 @@ class Receiver {
   }
 
   // One stream of everything in pieces of that size; the seconds it took. Keeps the link, and where slot 0 was.
-  Result<double> Transfer(SlotIndex slot, ByteCount piece_bytes) {
+  struct Times {
+    double opened = 0;
+    double first_announced = 0;
+    double last_announced = 0;
+    double last_landed = 0;
+    double whole = 0;
+  };
+  Result<Times> Transfer(SlotIndex slot, ByteCount piece_bytes) {
     const AttemptId attempt{Term(1), ++attempts_};
     const Instant deadline = exec::Now() + kDeadline;
     const Instant begun = exec::Now();
@@ -116,6 +123,7 @@ class Receiver {
     if (opened == nullptr || opened->slots.empty()) {
       return Internal("the source opened no stream");
     }
+    const Instant opened_at = exec::Now();
     REFIT_ASSIGN_OR_RETURN(end_, memory_->Bind(0, options_.transport, opened->transport_address, deadline));
     first_slot_ = opened->slots.front();
     REFIT_ASSIGN_OR_RETURN(const std::unique_ptr<LoadPuller> puller,
@@ -129,7 +137,13 @@ class Receiver {
     while (true) {
       REFIT_ASSIGN_OR_RETURN(const std::optional<PulledLoad> load, puller->Next());
       if (!load.has_value()) {
-        return ToSeconds(exec::Now() - begun);
+        const Instant ended = exec::Now();
+        const PullTimes times = puller->times();
+        return Times{.opened = ToSeconds(opened_at - begun),
+                     .first_announced = ToSeconds(times.first_announced - begun),
+                     .last_announced = ToSeconds(times.last_announced - begun),
+                     .last_landed = ToSeconds(times.last_landed - begun),
+                     .whole = ToSeconds(ended - begun)};
       }
       landed_ = load->load;
       puller->GiveBack(load->number);
@@ -203,17 +217,30 @@ Result<BenchLinkReport> RunBenchLink(const BenchLinkOptions& options,
   note("measuring, the ceiling in between");
   REFIT_RETURN_IF_ERROR(receiver->Transfer(kCeiling, RoundUp(report.bytes, 64 * kKiB)).status());
   const std::string everything = receiver->first_slot();
+  std::vector<Receiver::Times> all;
   for (int i = 0; i < options.warm_up + options.repetitions; ++i) {
-    REFIT_ASSIGN_OR_RETURN(const double seconds, receiver->Transfer(kMeasured, options.piece_bytes));
+    REFIT_ASSIGN_OR_RETURN(const Receiver::Times times, receiver->Transfer(kMeasured, options.piece_bytes));
     REFIT_ASSIGN_OR_RETURN(const double ceiling, receiver->ReadAtOnce(everything));
     if (i >= options.warm_up) {
-      report.samples.push_back(seconds);
+      report.samples.push_back(times.whole);
+      all.push_back(times);
       report.ceiling_samples.push_back(ceiling);
     }
   }
   report.seconds = Median(report.samples);
   report.seconds_min = *std::min_element(report.samples.begin(), report.samples.end());
   report.ceiling_seconds = Median(report.ceiling_samples);
+  const auto median = [&all](double Receiver::Times::* part) {
+    std::vector<double> samples;
+    for (const Receiver::Times& times : all) {
+      samples.push_back(times.*part);
+    }
+    return Median(std::move(samples));
+  };
+  report.opened_seconds = median(&Receiver::Times::opened);
+  report.first_announced_seconds = median(&Receiver::Times::first_announced);
+  report.last_announced_seconds = median(&Receiver::Times::last_announced);
+  report.last_landed_seconds = median(&Receiver::Times::last_landed);
   return report;
 }
 

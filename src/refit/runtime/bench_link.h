@@ -41,6 +41,11 @@ struct BenchLinkReport {
   double seconds = 0;
   double seconds_min = 0;
   double ceiling_seconds = 0;  // interleaved with the runs
+  // Medians, from the same beginning: where the time goes.
+  double opened_seconds = 0;           // the source had opened its stream
+  double first_announced_seconds = 0;  // its first piece was packed and known here
+  double last_announced_seconds = 0;
+  double last_landed_seconds = 0;  // and after that only the last checks
   std::vector<double> samples;
   std::vector<double> ceiling_samples;
   double ratio() const { return seconds > 0 ? ceiling_seconds / seconds : 0; }

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "refit/device/shared_memory.h"
+#include "refit/transport/nixl/nixl_library.h"
 
 namespace refit::runtime {
 namespace {
@@ -85,6 +86,22 @@ bool HasSha() {
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & (1U << 29)) != 0;
 }
 
+// Loads it, which is what can go wrong; makes no agent.
+void ExamineNixl(const DoctorOptions& options, DoctorReport& report) {
+  if (options.nixl_library.empty()) {
+    report.nixl = "not looked for (--nixl-library DIR)";
+    return;
+  }
+  const auto library = transport::LoadNixl(options.nixl_library);
+  if (!library.ok()) {
+    report.nixl = library.status().message();
+    report.advice.push_back(library.status().remedy());
+    return;
+  }
+  const transport::NixlPlace& place = (*library)->place;
+  report.nixl = fmt::format("{} at {}", place.version.empty() ? "of unknown version" : place.version, place.path);
+}
+
 std::vector<std::string> AdviceFor(const DoctorReport& report, const DoctorOptions& options) {
   std::vector<std::string> advice;
   if (report.shared_memory_free < kSharedMemoryWanted) {
@@ -111,7 +128,7 @@ std::vector<std::string> AdviceFor(const DoctorReport& report, const DoctorOptio
 
 DoctorReport Examine(const DoctorOptions& options) {
   DoctorReport report;
-  report.transports = {"shm"};
+  report.transports = {"shm", "nixl"};
   report.engine_kinds = {"reference", "attach"};
   report.core_count = UsableCores();
   report.memory_total = MemoryLine("MemTotal:");
@@ -137,6 +154,7 @@ DoctorReport Examine(const DoctorOptions& options) {
     report.removed_objects = device::SweepDeadOwners();
   }
   report.advice = AdviceFor(report, options);
+  ExamineNixl(options, report);
   return report;
 }
 

@@ -17,6 +17,7 @@ namespace refit::runtime {
 struct DoctorOptions {
   std::string engine_program;  // refit-engine beside us
   std::string model_folder;    // of the demo
+  std::string nixl_library;    // as transport.nixl.library; empty: not asked for
   enum class Stale : std::uint8_t { kList, kRemove } stale = Stale::kList;
 };
 
@@ -32,6 +33,7 @@ struct DoctorReport {
   bool has_fma = false;
   bool has_sha = false;
   std::vector<std::string> gpu_devices;
+  std::string nixl;                          // its version and place, or why it cannot be used
   std::string engine_program;                // empty: not there
   std::string demo_model;                    // empty: not cached
   std::vector<std::string> stale_objects;    // shared memory of dead owners, found now

@@ -62,7 +62,7 @@ LoadPuller::~LoadPuller() {
   if (puller_.joinable()) {
     puller_.join();
   }
-  if (!checking_.empty()) {
+  if (hashes_ != nullptr && !checking_.empty()) {
     static_cast<void>(hashes_->Wait(*checking_.back().hashed, kNever));  // it writes into checking_
   }
   // Late writes end here, or their memory is never used again (RX-XFER-03, -07).
@@ -109,12 +109,14 @@ Status LoadPuller::Pull() {
     }
     REFIT_ASSIGN_OR_RETURN(const bool moved, Advance());
     const bool under_way = !fetching_.empty() || !checking_.empty();
-    if (saw_last_ && under_way && !moved) {
+    // A GPU moves a piece in the time of two naps.
+    const bool spins = under_way && (hashes_ != nullptr || saw_last_);
+    if (spins && !moved) {
       std::this_thread::yield();
     }
     if (!saw_last_) {
       // Not a moment while something moves; a short one while copies run; else until there is news.
-      const Duration wait = moved ? Duration(0) : under_way ? kPollWait : kIdleWait;
+      const Duration wait = moved || spins ? Duration(0) : under_way ? kPollWait : kIdleWait;
       if (auto news = announced_.Pop(exec::Now() + wait)) {
         REFIT_RETURN_IF_ERROR(news->status());
         REFIT_RETURN_IF_ERROR(Begin(*std::move(*news)));
@@ -141,6 +143,10 @@ Status LoadPuller::Begin(rpc::LoadAnnouncement announcement) {
     REFIT_RETURN_IF_ERROR(OpenLoad(opened));
   }
   saw_last_ = step->is_last;
+  times_.last_announced = exec::Now();
+  if (times_.first_announced == Instant()) {
+    times_.first_announced = times_.last_announced;
+  }
   Piece& piece = fetching_.emplace_back();
   piece.seq = announcement.bucket.seq;
   piece.bucket = std::move(announcement.bucket);
@@ -220,6 +226,7 @@ Result<bool> LoadPuller::Advance() {
     if (!landed) {
       break;
     }
+    times_.last_landed = exec::Now();
     checking_.push_back(std::move(fetching_.front()));
     fetching_.pop_front();
     moved = true;

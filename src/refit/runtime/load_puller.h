@@ -42,6 +42,13 @@ struct LoadPullerOptions {
   Instant deadline;
 };
 
+// When things happened in a stream, as the puller saw them: where its time went.
+struct PullTimes {
+  Instant first_announced{};
+  Instant last_announced{};
+  Instant last_landed{};
+};
+
 // A whole load in memory of the agent's.
 struct PulledLoad {
   SharedLoad* load = nullptr;
@@ -61,6 +68,7 @@ class LoadPuller {
 
   // The next load of the stream; nothing at its end. Thread: the receive loop.
   Result<std::optional<PulledLoad>> Next();
+  PullTimes times() const { return times_; }  // after the stream's end
   // The engine's ranks have let go of that load: its place may be filled again. Thread: any.
   void GiveBack(std::uint64_t number);
   // Ends both loops soon; the owner cancels the channel. Thread: any.
@@ -110,6 +118,7 @@ class LoadPuller {
   std::deque<Piece> fetching_;                  // in order
   std::deque<Piece> checking_;                  // landed, in order
   bool saw_last_ = false;
+  PullTimes times_;
   exec::Mailbox<Result<rpc::LoadAnnouncement>> announced_;
   exec::Watched<Shared> shared_;
   std::thread reader_;

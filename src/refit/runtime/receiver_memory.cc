@@ -16,8 +16,12 @@ Result<std::unique_ptr<ReceiverMemory>> ReceiverMemory::Make(TransportSet& trans
   if (!gpus.empty()) {
     REFIT_ASSIGN_OR_RETURN(counters, device::RefCounters::Create(device::IncarnationName("rc", incarnation)));
   }
-  return std::unique_ptr<ReceiverMemory>(
+  std::unique_ptr<ReceiverMemory> memory(
       new ReceiverMemory(transports, incarnation, std::move(gpus), std::move(counters)));
+  for (std::uint32_t rank = 0; rank < memory->gpus_.size(); ++rank) {
+    REFIT_RETURN_IF_ERROR(memory->EndOf(rank).status());  // opens the GPU now, not in the first refit's stall
+  }
+  return memory;
 }
 
 ReceiverMemory::ReceiverMemory(TransportSet& transports, Incarnation incarnation, std::vector<device::GpuOrdinal> gpus,
@@ -28,8 +32,7 @@ ReceiverMemory::ReceiverMemory(TransportSet& transports, Incarnation incarnation
       counters_(std::move(counters)),
       in_place_(transports, incarnation, counters_.get()) {}
 
-Result<ReceiverMemory::LinkEnd*> ReceiverMemory::Bind(std::uint32_t first_rank, const std::string& transport,
-                                                      const std::string& address, Instant deadline) {
+Result<ReceiverMemory::LinkEnd*> ReceiverMemory::EndOf(std::uint32_t first_rank) {
   auto& end = ends_[first_rank];
   if (end == nullptr) {
     const std::optional<device::GpuOrdinal> gpu =
@@ -40,6 +43,12 @@ Result<ReceiverMemory::LinkEnd*> ReceiverMemory::Bind(std::uint32_t first_rank, 
     }
     end = std::move(made);
   }
+  return end.get();
+}
+
+Result<ReceiverMemory::LinkEnd*> ReceiverMemory::Bind(std::uint32_t first_rank, const std::string& transport,
+                                                      const std::string& address, Instant deadline) {
+  REFIT_ASSIGN_OR_RETURN(LinkEnd* const end, EndOf(first_rank));
   if (end->link == nullptr || end->transport != transport || end->address != address) {
     end->link.reset();
     REFIT_ASSIGN_OR_RETURN(transport::Transport* const backend, transports_.Get(transport));
@@ -47,7 +56,7 @@ Result<ReceiverMemory::LinkEnd*> ReceiverMemory::Bind(std::uint32_t first_rank, 
     end->transport = transport;
     end->address = address;
   }
-  return end.get();
+  return end;
 }
 
 void ReceiverMemory::DropLinks() {

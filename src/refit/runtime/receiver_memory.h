@@ -51,6 +51,7 @@ class ReceiverMemory {
   bool exhausted() const;
 
  private:
+  Result<LinkEnd*> EndOf(std::uint32_t first_rank);
   ReceiverMemory(TransportSet& transports, Incarnation incarnation, std::vector<device::GpuOrdinal> gpus,
                  std::unique_ptr<device::RefCounters> counters);
 
