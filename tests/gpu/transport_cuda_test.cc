@@ -311,7 +311,9 @@ TEST_P(CudaIpcBetween, FindsADeadExporterOut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, CudaIpcBetween, ::testing::Values(Pair{0, 0}, Pair{1, 0}, Pair{0, 1}),
-                         [](const auto& info) { return StrCat("From", info.param.exporter, "To", info.param.reader); });
+                         [](const auto& between) {
+                           return StrCat("From", between.param.exporter, "To", between.param.reader);
+                         });
 
 }  // namespace
 }  // namespace refit::transport
