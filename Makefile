@@ -10,7 +10,7 @@ BUILD := build
 # `make demo ARGS="--model DIR"`: what follows `refit demo`.
 ARGS ?=
 
-.PHONY: help deps configure build model demo test test-sglang test-sglang-full bench lint mutants coverage fuzz clean
+.PHONY: help deps configure build model nixl demo test test-sglang test-sglang-full bench lint mutants coverage fuzz clean
 
 help:
 	@echo 'make deps      installs the packages that building needs (root, or sudo)'
@@ -42,14 +42,20 @@ OTHER_MODEL := $(findstring --model,$(ARGS))$(findstring --random,$(ARGS))$(find
 demo: build $(if $(OTHER_MODEL),,model)
 	@exec $(BUILD)/bin/refit demo $(if $(OTHER_MODEL),,--model "$$(cat $(BUILD)/demo_model)") $(ARGS)
 
-# CTest's summary must be the last thing printed, so nothing follows it. Without the model (no network and nothing cached)
-# the tests that need it say so and are skipped.
+# The folder of NIXL's wheel, in that cache as well.
+nixl: configure
+	@$(STEP) nixl bash -o pipefail -c 'tools/nixl/fetch.sh | tail -n 1 >$(BUILD)/nixl'
+
+# CTest's summary must be the last thing printed, so nothing follows it. Without the model or NIXL (no network and nothing
+# cached) the tests that need them say so and are skipped.
 test: configure
 	@$(STEP) tidy tools/tidy.py
 	@$(STEP) build ninja -C $(BUILD) -j $(JOBS)
 	@$(MAKE) --no-print-directory coverage
 	@$(MAKE) --no-print-directory model || echo 'no demo model: the tests that need it are skipped'
-	@REFIT_DEMO_MODEL=$$(cat $(BUILD)/demo_model 2>/dev/null) exec ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	@$(MAKE) --no-print-directory nixl || echo 'no NIXL: the tests that need it are skipped'
+	@REFIT_DEMO_MODEL=$$(cat $(BUILD)/demo_model 2>/dev/null) REFIT_NIXL=$$(cat $(BUILD)/nixl 2>/dev/null) \
+	  exec ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 # Not part of `make test`: it installs two servers, and runs for minutes. The last line is "N passed, 0 failed".
 test-sglang test-sglang-full: configure

@@ -156,7 +156,7 @@ Status AddLink(const Flags& flags, const Choice& choice, runtime::AgentHostOptio
     REFIT_ASSIGN_OR_RETURN(options.piece_bytes, ParsePieceBytes(flags.piece_bytes));
   }
   options.staging = flags.staging == "none" ? runtime::Staging::kNone : runtime::Staging::kDevice;
-  options.transports.nixl.library = flags.nixl_library;
+  options.transports.nixl = NixlFrom(flags.nixl_library, choice.job.has_value() ? &*choice.job : nullptr);
   return OkStatus();
 }
 

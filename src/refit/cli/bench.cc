@@ -101,7 +101,7 @@ std::string AsText(const runtime::BenchLinkReport& report) {
 Result<runtime::BenchLinkOptions> LinkOptions(const Flags& flags, const std::string& program_folder) {
   runtime::BenchLinkOptions options;
   options.transport = flags.transport;
-  options.transports.nixl.library = flags.nixl_library;
+  options.transports.nixl = NixlFrom(flags.nixl_library, nullptr);
   REFIT_ASSIGN_OR_RETURN(options.into, ParseDevice("--into", flags.into));
   REFIT_RETURN_IF_ERROR(ParseDevice("--from", flags.from).status());
   REFIT_ASSIGN_OR_RETURN(options.piece_bytes, ParsePieceBytes(!flags.piece_bytes.empty() ? flags.piece_bytes
@@ -141,7 +141,7 @@ int RunLinkSource(const Flags& flags) {
     return Fail(flags.form, kUsage, gpu.status());
   }
   runtime::BenchSourceOptions options{.model = flags.model, .gpu = *gpu, .transports = {}};
-  options.transports.nixl.library = flags.nixl_library;
+  options.transports.nixl = NixlFrom(flags.nixl_library, nullptr);
   SetOnInterrupt(OnInterrupt::kStop);
   const Status status = runtime::ServeBenchSource(
       options, [](std::string_view address) { Print(StrCat(runtime::kBenchSourceReady, address)); }, WaitForInterrupt);

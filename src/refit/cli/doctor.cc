@@ -21,6 +21,7 @@ namespace {
 struct Flags {
   Form form = Form::kText;
   bool clean = false;
+  std::string nixl_library;
 };
 
 std::string DoctorAsText(const runtime::DoctorReport& report) {
@@ -43,6 +44,7 @@ std::string DoctorAsText(const runtime::DoctorReport& report) {
   text += line("/dev/shm", fmt::format("{} free of {}", observe::FormatBytes(report.shared_memory_free),
                                        observe::FormatBytes(report.shared_memory_total)));
   text += line("GPUs", report.gpu_devices.empty() ? "none" : fmt::format("{}", fmt::join(report.gpu_devices, ", ")));
+  text += line("NIXL", report.nixl);
   text += line("stale memory",
                report.stale_objects.empty() ? "none" : fmt::format("{} objects", report.stale_objects.size()));
   for (const std::string& name : report.stale_objects) {
@@ -62,6 +64,7 @@ int RunDoctor(const Flags& flags, const Invocation& invocation) {
   const runtime::DoctorReport report = runtime::Examine(
       {.engine_program = invocation.program_folder + "/refit-engine",
        .model_folder = DemoModelFolder(),
+       .nixl_library = flags.nixl_library,
        .stale = flags.clean ? runtime::DoctorOptions::Stale::kRemove : runtime::DoctorOptions::Stale::kList});
   Print(flags.form == Form::kJson ? DoctorAsJson(report) : DoctorAsText(report));
   return kOk;
@@ -73,6 +76,7 @@ Run AddDoctor(CLI::App& app, const Invocation& invocation) {
   auto flags = std::make_shared<Flags>();
   app.description("Say what this build has and what this host can do.");
   app.add_flag("--clean", flags->clean, "remove shared memory whose owners are dead");
+  app.add_option("--nixl-library", flags->nixl_library, "folder of the wheel nixl-cu13, or libnixl_capi.so itself");
   AddFormFlag(app, flags->form);
   app.footer("Example:\n  refit doctor --clean");
   return [flags, &invocation] { return RunDoctor(*flags, invocation); };

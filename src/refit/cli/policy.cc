@@ -58,7 +58,7 @@ Result<runtime::PolicyHostOptions> MakeOptions(const Flags& flags) {
     options.listen = flags.listen;
   }
   REFIT_ASSIGN_OR_RETURN(options.gpu, ParseDevice("--device", flags.device));
-  options.transports.nixl.library = flags.nixl_library;
+  options.transports.nixl = NixlFrom(flags.nixl_library, job.has_value() ? &*job : nullptr);
   if (options.source.empty()) {
     return InvalidArgument("--source is missing", "give a checkpoint folder, or --config FILE");
   }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 
 #include "refit/cli/command.h"
 #include "refit/observe/log.h"
@@ -42,6 +43,16 @@ Result<std::string> ControllerAddress(const std::string& flag, const config::Job
   return InvalidArgument(
       "--controller is missing",
       "give the address that the controller's ready line shows, or a fixed port as controller.listen");
+}
+
+transport::NixlOptions NixlFrom(const std::string& flag, const config::Job* job) {
+  transport::NixlOptions options = job == nullptr ? transport::NixlOptions() : job->options.nixl;
+  if (!flag.empty()) {
+    options.library = flag;
+  }
+  const char* const tls = std::getenv("UCX_TLS");
+  options.ucx_tls = tls == nullptr ? "" : tls;
+  return options;
 }
 
 }  // namespace refit::cli

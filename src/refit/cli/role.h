@@ -29,4 +29,7 @@ int ServeUntilInterrupted(Form form, const ReadyLine& ready);
 // --controller, or the configuration's address where that names a port.
 Result<std::string> ControllerAddress(const std::string& flag, const config::Job* job);
 
+// What the configuration says of NIXL; --nixl-library wins over its library. job may be null.
+transport::NixlOptions NixlFrom(const std::string& flag, const config::Job* job);
+
 }  // namespace refit::cli

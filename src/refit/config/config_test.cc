@@ -88,7 +88,26 @@ TEST(JobFile, TakesOneTransportUnderEitherName) {  // RC-CFG-12
   EXPECT_EQ(ParseJob(File("transport: {name: shm}\ngeneration: {refit_transport: shm}\n"))->options.transport, "shm");
   EXPECT_THAT(ErrorOf(File("transport: {name: shm}\ngeneration: {refit_transport: auto}\n")),
               HasSubstr("they are one choice"));
-  EXPECT_THAT(ErrorOf(File("transport: {name: nixl}\n")), HasSubstr("not in this build | this build has: shm"));
+  EXPECT_THAT(ErrorOf(File("transport: {name: ucx}\n")), HasSubstr("not in this build | this build has: shm"));
+}
+
+TEST(JobFile, ReadsWhatNixlIsTold) {  // RC-CFG-12
+  const auto job =
+      ParseJob(File("transport: {name: nixl, nixl: {library: /opt/nixl}}\n"
+                    "generation: {refit_cfg: {nixl: {backend_name: UCX, backend_init_params: "
+                    "{num_workers: 2, engine_config: \"TLS=cma,tcp\"}}}}\n"));
+  ASSERT_TRUE(job.has_value()) << job.status().ToString();
+  EXPECT_EQ(job->options.transport, "nixl");
+  EXPECT_EQ(job->options.nixl.library, "/opt/nixl");
+  EXPECT_EQ(job->options.nixl.backend_name, "UCX");
+  EXPECT_EQ(job->options.nixl.backend_params.at("num_workers"), "2");
+  EXPECT_EQ(job->options.nixl.backend_params.at("engine_config"), "TLS=cma,tcp");
+  EXPECT_THAT(job->notes, SizeIs(0));
+  EXPECT_EQ(ParseJob(File("transport: {name: nixl}\n"))->options.nixl.backend_name, "UCX");
+  EXPECT_THAT(ErrorOf(File("generation: {refit_cfg: {nixl: {backend_init_params: {a: [1]}}}}\n")),
+              HasSubstr("backend_init_params"));
+  EXPECT_THAT(ErrorOf(File("generation: {refit_cfg: {nixl: {backend_init_params: [a]}}}\n")),
+              HasSubstr("backend_init_params"));
 }
 
 TEST(JobFile, NotesKeysOfATransportThatIsNotInUse) {  // RC-CFG-12

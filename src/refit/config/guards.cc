@@ -293,8 +293,8 @@ Status CheckBuild(const JobOptions& job) {
   const auto refuse = [](std::string_view key, std::string_view value, std::string_view has) {
     return Unimplemented(StrCat(key, " is ", value, ": not in this build"), StrCat("this build has: ", has));
   };
-  if (job.transport != "auto" && job.transport != "shm") {
-    return refuse("transport.name", job.transport, "shm");
+  if (job.transport != "auto" && job.transport != "shm" && job.transport != "nixl") {
+    return refuse("transport.name", job.transport, "shm, nixl");
   }
   if (job.generation.backend != BackendChoice::kSglang) {
     return refuse("generation.backend", "vllm", "sglang");

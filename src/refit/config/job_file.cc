@@ -47,6 +47,7 @@ class Reader {
     return has_value() && parsed.ok() ? std::optional(*parsed) : std::nullopt;
   }
   Duration duration() const { return ParseDuration(text()).value(); }
+  const Node* node() const { return node_; }
 
  private:
   const Node* node_;
@@ -86,6 +87,26 @@ GenerationOptions ReadGeneration(const Reader& generation) {
   return options;
 }
 
+// NeMo-RL's keys and our own.
+Result<transport::NixlOptions> ReadNixl(const Reader& file) {
+  const Reader theirs = file.At("generation").At("refit_cfg").At("nixl");
+  transport::NixlOptions options;
+  options.library = file.At("transport").At("nixl").At("library").text();
+  if (theirs.At("backend_name").has_value()) {
+    options.backend_name = theirs.At("backend_name").text();
+  }
+  const Node* const params = theirs.At("backend_init_params").node();
+  for (std::size_t i = 0; params != nullptr && i < params->items.size(); ++i) {
+    if (params->kind != Node::Kind::kMap || params->items[i].kind != Node::Kind::kScalar) {
+      return InvalidArgument(
+          "generation.refit_cfg.nixl.backend_init_params holds something else than names with values",
+          "allowed: {engine_config: \"KEY=VALUE,…\", num_workers: 1}");
+    }
+    options.backend_params.emplace(params->keys[i], params->items[i].text);
+  }
+  return options;
+}
+
 // RC-CFG-12: one choice with two names.
 Result<std::string> ReadTransport(const Node& given, const Reader& resolved) {
   const Reader file(&given);
@@ -119,6 +140,7 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
   job.verify = file.At("verify").is("always") ? VerifyChoice::kAlways : VerifyChoice::kOnRequest;
   REFIT_ASSIGN_OR_RETURN(job.transport, ReadTransport(given, file));
   job.bucket_bytes = file.At("transport").At(job.transport).At("bucket_bytes").bytes();
+  REFIT_ASSIGN_OR_RETURN(job.nixl, ReadNixl(file));
   const Reader deadlines = file.At("deadlines");
   job.deadlines = {deadlines.At("sync").duration(),     deadlines.At("update").duration(),
                    deadlines.At("call").duration(),     deadlines.At("launch").duration(),

@@ -13,6 +13,7 @@
 
 #include "refit/base/bytes.h"
 #include "refit/base/time.h"
+#include "refit/transport/nixl/nixl_options.h"
 
 namespace refit::config {
 
@@ -83,6 +84,7 @@ struct JobOptions {
   DeadlineOptions deadlines;
   std::string transport;                  // "auto", "shm", "cuda_ipc", "nixl", "ucx"
   std::optional<ByteCount> bucket_bytes;  // of a transport with a link
+  transport::NixlOptions nixl;
   GenerationOptions generation;
 };
 

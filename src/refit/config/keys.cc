@@ -69,7 +69,11 @@ constexpr auto kKeys = std::to_array<KeySpec>({
      "What one update call carries. 4 MiB keeps two loads in the last-level cache; engines of `kind: sglang` get "
      "512MiB where this is not given, since a call costs them milliseconds."},
     {"transport.cuda_ipc", kSection, "", "", "Nothing to set yet.", kOptional, "cuda_ipc"},
-    {"transport.nixl", kSection, "", "", "Nothing to set yet.", kOptional, "nixl"},
+    {"transport.nixl", kSection, "", "", "NIXL, loaded at run time from its wheel: [nixl.md](nixl.md).", kOptional,
+     "nixl"},
+    {"transport.nixl.library", kText, "", "a folder or a file",
+     "Where the wheel `nixl-cu13` was installed or unpacked (a Python's `site-packages`), or `libnixl_capi.so` itself.",
+     kOptional, "nixl"},
     {"transport.nixl.bucket_bytes", kBytes, "", "at least 1MiB",
      "Landing buffer of every peer; equal on both sides of every pair.", kOptional, "nixl"},
     {"transport.ucx", kSection, "", "", "Nothing to set yet.", kOptional, "ucx"},
@@ -119,8 +123,10 @@ constexpr auto kKeys = std::to_array<KeySpec>({
     {"generation.refit_cfg.nixl.device", kWord, "", "cpu | cuda", "Where landing buffers live.", kOptional, "nixl"},
     {"generation.refit_cfg.nixl.release_after_refit", kSwitch, "", "true | false",
      "Whether they are given back after a refit.", kOptional, "nixl"},
-    {"generation.refit_cfg.nixl.backend_name", kText, "", "a NIXL backend", "", kOptional, "nixl"},
-    {"generation.refit_cfg.nixl.backend_init_params", kFree, "", "", "Passed to the backend.", kOptional, "nixl"},
+    {"generation.refit_cfg.nixl.backend_name", kText, "UCX", "a NIXL back end", "Tried is `UCX` alone.", kOptional,
+     "nixl"},
+    {"generation.refit_cfg.nixl.backend_init_params", kFree, "", "names with single values",
+     "Passed to the back end, such as `{engine_config: \"NET_DEVICES=eth0\", num_workers: 1}`.", kOptional, "nixl"},
 });
 
 }  // namespace

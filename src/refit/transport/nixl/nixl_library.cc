@@ -68,8 +68,8 @@ Result<std::unique_ptr<NixlLibrary>> Open(const NixlPlace& place) {
   // Its module for EFA loads the system's libefa beside the bundled one, and a destructor of libnl then ends the
   // process with a SIGSEGV at exit. What the user has set stays.
   setenv("UCX_MODULES", "^efa", 0);
-  // Local, and its own libraries first: it brings a gRPC, a protobuf and an Abseil of its own, and a process that has our
-  // protobuf would else register NIXL's messages in it and be ended for that.
+  // Local, and its own libraries first: it brings a gRPC, a protobuf and an Abseil of its own, and a process that has
+  // our protobuf would else register NIXL's messages in it and be ended for that.
   void* const library = dlopen(place.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
   if (library == nullptr) {
     return FailedPrecondition(StrCat("cannot load NIXL: ", dlerror()),
