@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "refit/base/mutant.h"
 #include "refit/base/str.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/random.h"
@@ -292,7 +293,7 @@ bool NixlAgent::IsReadingFrom(const std::string& peer) {
 }
 
 Status NixlAgent::LoadLocked(const NixlAddress& peer) {
-  if (peers_.erase(peer.agent) > 0) {
+  if (peers_.erase(peer.agent) > 0 && REFIT_MUTANT("RC-BIND-03/add-a-peer-over-itself", true, false)) {
     nixl_.invalidate_remote_md(agent_, peer.agent.c_str());  // of a dead or unknown one: fine as well
     ProgressLocked();
   }
@@ -327,7 +328,8 @@ Status NixlAgent::Connect(const NixlAddress& peer, Instant deadline) {
   {
     const std::lock_guard lock(mutex_);
     const auto known = peers_.find(peer.agent);
-    if (known != peers_.end() && !known->second.failed && known->second.metadata == peer.metadata) {
+    const bool same = known != peers_.end() && !known->second.failed && known->second.metadata == peer.metadata;
+    if (REFIT_MUTANT("RC-BIND-04/load-an-unchanged-peer-again", same, false)) {
       return OkStatus();
     }
   }
@@ -458,7 +460,9 @@ void NixlAgent::EndLocked(Request& request, NixlStatus status) {
   }
   request.ended = Unavailable(StrCat("a read from ", request.peer, " failed: ", NixlStatusName(status)),
                               "the peer has gone or its connection broke: bind again");
-  cooling_.push_back({status == kNixlNotFound ? nullptr : request.handle, request.registration, kCoolingRounds});
+  cooling_.push_back(
+      {REFIT_MUTANT("RX-ASM-T2/touch-a-forgotten-request", status == kNixlNotFound, false) ? nullptr : request.handle,
+       request.registration, kCoolingRounds});
 }
 
 void NixlAgent::ReleaseLocked(NixlHandle handle, RegistrationId registration) {

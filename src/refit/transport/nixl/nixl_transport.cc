@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "refit/base/mutant.h"
 #include "refit/base/str.h"
 #include "refit/exec/clock.h"
 #include "refit/transport/op_table.h"
@@ -77,7 +78,7 @@ class NixlLink final : public Link {
              0;
     };
     if (!exec::WaitUntil(all_ended, deadline)) {
-      return FenceOutcome::kUnknown;
+      return REFIT_MUTANT("RX-XFER-07/take-a-deadline-for-a-fence", FenceOutcome::kUnknown, FenceOutcome::kFenced);
     }
     agent_->Settle();
     return FenceOutcome::kFenced;
