@@ -22,11 +22,11 @@ dir=${2:-$cache/sglang-$version}
 done_mark=$dir/installed
 
 find_python() {
-  local minor candidate
+  local minor candidate ask='import ensurepip, sys, venv; print("%d.%d" % sys.version_info[:2])'
   for minor in 3.11 3.12; do
     for candidate in ${PYTHON:-} "python$minor" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/$minor.*/bin/python; do
       # A shim on PATH may be there and yet refuse to run: ask it.
-      if [ "$("$candidate" -c 'import sys, venv; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$minor" ]; then
+      if [ "$("$candidate" -c "$ask" 2>/dev/null)" = "$minor" ]; then
         echo "$candidate"
         return
       fi
