@@ -31,6 +31,9 @@ struct FleetOptions {
   std::uint32_t tp_size = 3;
   std::string family = "c";
   sync::Profile profile = sync::kResilient;
+  runtime::VerifyWhen verify = runtime::VerifyWhen::kAlways;
+  std::string transport = "auto";  // "loopback": a link, since all hosts are in one process
+  std::string nixl_library = {};
   ByteCount load_bytes = 64 * kKiB;                        // several loads even of a tiny model
   std::vector<std::vector<std::string>> engine_args = {};  // more arguments, per engine
   Duration call_deadline = std::chrono::seconds(5);
@@ -52,7 +55,7 @@ class Fleet {
  public:
   explicit Fleet(FleetOptions options = {}) : options_(std::move(options)) {
     model_ = MakeCheckpoint(folder_, "model", options_.shape, 1);
-    runtime::ControllerHostOptions controller{.profile = options_.profile, .verify = runtime::VerifyWhen::kAlways};
+    runtime::ControllerHostOptions controller{.profile = options_.profile, .verify = options_.verify};
     for (std::uint32_t slot = 0; slot < options_.engines; ++slot) {
       controller.slots.push_back(SlotIndex(slot));
     }
@@ -78,6 +81,7 @@ class Fleet {
     auto started = runtime::PolicyHost::Start({.rank = PolicyRank(rank),
                                                .source = source,
                                                .controller = controller_->address(),
+                                               .transports = Transports(),
                                                .register_deadline = std::chrono::seconds(20)});
     ASSERT_TRUE(started.has_value()) << started.status().ToString();
     policies_[rank] = *std::move(started);
@@ -93,6 +97,9 @@ class Fleet {
                                                       "dummy", "--crash-hang-seconds", "0.2"},
                                       .run_directory = folder_ / StrCat("agent-", slot),
                                       .load_bytes = options_.load_bytes,
+                                      .transport = options_.transport,
+                                      .transports = Transports(),
+                                      .piece_bytes = 64 * kKiB,
                                       .call_deadline = options_.call_deadline,
                                       .update_deadline = options_.update_deadline};
     if (slot < options_.engine_args.size()) {
@@ -137,6 +144,12 @@ class Fleet {
   const runtime::AgentHost& agent(std::uint32_t slot) const { return *agents_[slot]; }
 
  private:
+  transport::TransportOptions Transports() const {
+    transport::TransportOptions transports;
+    transports.nixl.library = options_.nixl_library;
+    return transports;
+  }
+
   FleetOptions options_;
   TempFolder folder_;
   std::string model_;

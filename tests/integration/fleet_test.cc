@@ -3,6 +3,8 @@
 //
 // Whole refits over real processes: the public entry point through the real rpc path (RC-TEST-03).
 
+#include <cstdlib>
+
 #include "tests/integration/fleet.h"
 
 namespace refit::test {
@@ -41,6 +43,38 @@ TEST(Fleet, TheNextRefitReplacesEveryByte) {
   EXPECT_TRUE(fleet.Verify().verified);
   EXPECT_FALSE(fleet.Verify(fleet.model()).verified);  // verify can fail: what was before is gone
   EXPECT_TRUE(fleet.Verify(other).verified);
+}
+
+// Settled D8: on request, as long as the source still holds that version, wherever it came from.
+TEST(Fleet, VerifyOnRequestComparesWithTheSourceOfThePublishedVersion) {
+  Fleet fleet({.policies = 1, .engines = 1, .verify = runtime::VerifyWhen::kOnRequest});
+  const std::string other = MakeCheckpoint(fleet.folder(), "other", "tiny-llama", 2);
+  ASSERT_TRUE(fleet.Sync(other).status.ok());
+  const rpc::VerifyReport verified = fleet.Verify();
+  EXPECT_TRUE(verified.verified) << Describe(verified);
+  EXPECT_FALSE(fleet.Verify(fleet.model()).verified);
+}
+
+// RC-BKT-03, RC-BKT-08: over a link, pieces smaller than tensors, refit after refit over the same links.
+void ExpectRefitsOverALink(const FleetOptions& options) {
+  Fleet fleet(options);
+  const std::string other = MakeCheckpoint(fleet.folder(), "other", "tiny-llama", 2);
+  for (const std::string& source : {std::string(), other, std::string()}) {
+    const rpc::SyncReport report = fleet.Sync(source);
+    ASSERT_TRUE(report.status.ok()) << Describe(report);
+    const rpc::VerifyReport verified = fleet.Verify();
+    EXPECT_TRUE(verified.verified) << Describe(verified);
+  }
+}
+
+TEST(Fleet, RefitsOverALinkInstallThePublishedBytes) { ExpectRefitsOverALink({.transport = "loopback"}); }
+
+TEST(Fleet, RefitsOverNixlInstallThePublishedBytes) {
+  const char* const library = std::getenv("REFIT_NIXL");
+  if (library == nullptr || *library == '\0') {
+    GTEST_SKIP() << "REFIT_NIXL does not name the wheel nixl-cu13 (make nixl fetches it)";
+  }
+  ExpectRefitsOverALink({.transport = "nixl", .nixl_library = library});
 }
 
 // RC-TOPO-02: rank i feeds rollout rank i where there are enough policy ranks; the aligner joins an engine's streams.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The hash that SGLang's /weights_checker gives for parameters in GPU memory (docs/spec/sglang-wire.md §2.13), and
-// refit's digest of tensors in GPU memory, where XXH3 would have to run alone through gigabytes (docs/decisions/0004).
+// refit's digest of tensors in GPU memory, where XXH3 would have to run alone through gigabytes (docs/decisions/0005).
 // The scalar form is the kernel's oracle. All arithmetic wraps.
 
 #pragma once

@@ -110,9 +110,11 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     while (status.ok()) {
       if (auto report = ticket->Pop(std::min(deadline, exec::Now() + kProgressInterval))) {
         report->source = request.source;
+        if (report->status.ok()) {
+          verifier_.Remember(report->version, request.source);
+        }
         if (report->status.ok() && options_.verify == VerifyWhen::kAlways) {
-          verifier_.Learn(report->version, request.source, HashingsOf(*report), PolicyForHashes(),
-                          options_.verify_deadline);
+          verifier_.Learn(report->version, HashingsOf(*report), PolicyForHashes(), options_.verify_deadline);
           Post(control::HashesTaken{});
         }
         return *std::move(report);
@@ -215,10 +217,10 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       } else if (now >= machine_.next_deadline()) {
         machine_.HandleDeadline(now, effects);
       }
+      Publish();  // first: whoever gets an answer and asks for the status or a verification finds what it was told
       for (control::ControllerEffect& effect : effects) {
         std::visit([this](auto& one) { Carry(one); }, effect);
       }
-      Publish();
     }
   }
 

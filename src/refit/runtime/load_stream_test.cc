@@ -377,6 +377,7 @@ TEST(LoadStream, APieceThatLandsOtherThanAnnouncedFailsTheTransfer) {
   const Status& status = std::get<peer::TransferFailed>(ended).status;
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   EXPECT_NE(status.message().find("policy rank 0: piece 1 landed with digest"), std::string::npos) << status.message();
+  ASSERT_TRUE(exec::WaitUntil([&source] { return source.ended.load(); }, exec::Now() + seconds(10)));
   source.spoil.reset();
   ASSERT_TRUE(std::holds_alternative<peer::TransferEnded>(rig.Transfer()));
   ExpectHolds(rig.engine, 0, *source.source);

@@ -11,9 +11,12 @@
 
 namespace refit::runtime {
 
-void Verifier::Learn(WeightVersion version, const std::string& source, const std::set<weights::Hashing>& hashings,
-                     const std::shared_ptr<rpc::PolicyClient>& policy, Duration deadline) {
+void Verifier::Remember(WeightVersion version, const std::string& source) {
   known_.With([&](Known& known) { known.sources[version] = source; });
+}
+
+void Verifier::Learn(WeightVersion version, const std::set<weights::Hashing>& hashings,
+                     const std::shared_ptr<rpc::PolicyClient>& policy, Duration deadline) {
   for (const weights::Hashing hashing : hashings) {
     const auto hashes = Expected(version, "", hashing, policy, exec::Now() + deadline);
     if (!hashes.has_value()) {

@@ -34,8 +34,10 @@ struct VerifyTarget {
 // Thread: any. Keeps (version, hashing) -> hashes of the versions published by this controller.
 class Verifier {
  public:
-  // Computes and keeps the hashes of a version that was just published. A failure leaves it unproven, and is logged.
-  void Learn(WeightVersion version, const std::string& source, const std::set<weights::Hashing>& hashings,
+  // Where a version that was just published came from: its hashes can be asked for later.
+  void Remember(WeightVersion version, const std::string& source);
+  // Computes and keeps the hashes of such a version. A failure leaves it unproven, and is logged.
+  void Learn(WeightVersion version, const std::set<weights::Hashing>& hashings,
              const std::shared_ptr<rpc::PolicyClient>& policy, Duration deadline);
 
   // model: compare with that checkpoint instead. Hashes that are not known are computed, where the source of the

@@ -63,7 +63,8 @@ TEST(VerifierTest, AnEngineIsComparedWithHashesOfItsOwnKind) {
   const auto policy = std::make_shared<FakePolicy>();
   Verifier verifier;
   const WeightVersion version(4);
-  verifier.Learn(version, "/m", {{1, ParameterHashKind::kSha256Prefix}}, policy, kPatience);
+  verifier.Remember(version, "/m");
+  verifier.Learn(version, {{1, ParameterHashKind::kSha256Prefix}}, policy, kPatience);
   const auto report =
       verifier.Verify(version, "",
                       {Target(0, ParameterHashKind::kSha256Prefix, "sha"), Target(1, ParameterHashKind::kGpu, "gpu"),
