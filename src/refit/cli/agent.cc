@@ -44,8 +44,8 @@ struct Flags {
   std::string python = "python3";
   std::string transport;
   std::string piece_bytes;
-  std::string staging = "device";
-  std::vector<int> gpus;
+  std::string staging;
+  std::vector<std::string> gpus;
   std::string nixl_library;
 };
 
@@ -134,14 +134,21 @@ Result<Choice> Choose(const Flags& flags, const Invocation& invocation) {
 
 // How weights come: --transport and what belongs to it.
 Status AddLink(const Flags& flags, const Choice& choice, runtime::AgentHostOptions& options) {
+  for (const std::string& gpu : flags.gpus.empty() ? choice.engine.gpus : flags.gpus) {
+    REFIT_ASSIGN_OR_RETURN(const std::optional<int> ordinal, ParseDevice("--gpus", "cuda:" + gpu));
+    options.gpus.push_back(*ordinal);
+  }
+  if (!options.gpus.empty()) {
+    options.piece_bytes = kGpuPieceBytes;
+  }
   if (choice.job.has_value()) {
     options.transport = choice.job->options.transport;
     options.piece_bytes = choice.job->options.bucket_bytes.value_or(options.piece_bytes);
+    options.staging = choice.job->options.stages ? runtime::Staging::kDevice : runtime::Staging::kNone;
   }
   if (!flags.transport.empty()) {
     options.transport = flags.transport;
   }
-  options.gpus = flags.gpus;
   if (!options.gpus.empty() && options.gpus.size() != options.tp_size) {
     return InvalidArgument(fmt::format("--gpus names {} GPUs for {} ranks", options.gpus.size(), options.tp_size),
                            "name one for each TP rank, in order");
@@ -149,13 +156,12 @@ Status AddLink(const Flags& flags, const Choice& choice, runtime::AgentHostOptio
   if (options.transport == "cuda_ipc" && options.gpus.empty()) {
     return InvalidArgument("--transport cuda_ipc needs --gpus", "name the GPU of each TP rank, as in --gpus 0,1");
   }
-  if (!options.gpus.empty()) {
-    options.piece_bytes = kGpuPieceBytes;
-  }
   if (!flags.piece_bytes.empty()) {
     REFIT_ASSIGN_OR_RETURN(options.piece_bytes, ParsePieceBytes(flags.piece_bytes));
   }
-  options.staging = flags.staging == "none" ? runtime::Staging::kNone : runtime::Staging::kDevice;
+  if (!flags.staging.empty()) {
+    options.staging = flags.staging == "none" ? runtime::Staging::kNone : runtime::Staging::kDevice;
+  }
   options.transports.nixl = NixlFrom(flags.nixl_library, choice.job.has_value() ? &*choice.job : nullptr);
   return OkStatus();
 }
@@ -245,10 +251,10 @@ Run AddAgent(CLI::App& app, const Invocation& invocation) {
                  "how weights come (default auto: cuda_ipc between GPUs, shm else); shm, cuda_ipc or nixl")
       ->check(CLI::IsMember({"auto", "shm", "cuda_ipc", "nixl"}));
   app.add_option("--gpus", flags->gpus, "the GPU of each TP rank, as this process numbers them (0,1)")->delimiter(',');
-  app.add_option("--staging", flags->staging,
-                 "cuda_ipc: device copies loads beside the engine first, none lets it read the sender's memory")
-      ->check(CLI::IsMember({"device", "none"}))
-      ->capture_default_str();
+  app.add_option(
+         "--staging", flags->staging,
+         "cuda_ipc: device (default) copies loads beside the engine first, none lets it read the sender's memory")
+      ->check(CLI::IsMember({"device", "none"}));
   app.add_option("--piece-bytes", flags->piece_bytes, "what a link moves at once (default 4MiB; with --gpus 64MiB)");
   app.add_option("--nixl-library", flags->nixl_library, "folder of the wheel nixl-cu13, or libnixl_capi.so itself");
   app.add_option("--pause-mode", flags->pause, "what a pause does with running requests (default abort)")

@@ -28,7 +28,7 @@ struct Flags {
   std::uint32_t rank = 0;
   std::string source;
   std::string listen;
-  std::string device = "cpu";
+  std::string device;
   std::string nixl_library;
 };
 
@@ -36,6 +36,7 @@ Result<runtime::PolicyHostOptions> MakeOptions(const Flags& flags) {
   runtime::PolicyHostOptions options;
   options.rank = PolicyRank(flags.rank);
   options.register_deadline = kRegisterDeadline;
+  std::string device = "cpu";
   std::optional<config::Job> job;
   if (!flags.config.empty()) {
     REFIT_ASSIGN_OR_RETURN(job, config::ReadJobFile(flags.config));
@@ -48,6 +49,7 @@ Result<runtime::PolicyHostOptions> MakeOptions(const Flags& flags) {
     }
     options.source = found->source;
     options.listen = found->address;
+    device = found->device;
     options.register_deadline = job->options.deadlines.registration;
   }
   REFIT_ASSIGN_OR_RETURN(options.controller, ControllerAddress(flags.controller, job.has_value() ? &*job : nullptr));
@@ -57,7 +59,7 @@ Result<runtime::PolicyHostOptions> MakeOptions(const Flags& flags) {
   if (!flags.listen.empty()) {
     options.listen = flags.listen;
   }
-  REFIT_ASSIGN_OR_RETURN(options.gpu, ParseDevice("--device", flags.device));
+  REFIT_ASSIGN_OR_RETURN(options.gpu, ParseDevice("--device", flags.device.empty() ? device : flags.device));
   options.transports.nixl = NixlFrom(flags.nixl_library, job.has_value() ? &*job : nullptr);
   if (options.source.empty()) {
     return InvalidArgument("--source is missing", "give a checkpoint folder, or --config FILE");
@@ -88,8 +90,7 @@ Run AddPolicy(CLI::App& app, const Invocation&) {
   app.add_option("--controller", flags->controller, "the controller's address");
   app.add_option("--source", flags->source, "checkpoint folder that `refit sync --source policy-default` publishes");
   app.add_option("--listen", flags->listen, "host:port; port 0 takes a free one (default 127.0.0.1:0)");
-  app.add_option("--device", flags->device, "where the weights are kept: cpu (mapped files), or cuda:N")
-      ->capture_default_str();
+  app.add_option("--device", flags->device, "where the weights are kept: cpu (default: mapped files), or cuda:N");
   app.add_option("--nixl-library", flags->nixl_library, "folder of the wheel nixl-cu13, or libnixl_capi.so itself");
   app.add_option("--config", flags->config, "the job's file; --rank picks its entry, other flags win over it");
   AddFormFlag(app, flags->form);

@@ -163,23 +163,25 @@ TEST(Guards, TakeRawBf16Only) {  // RC-CFG-08: by the schema, and by the guard o
   EXPECT_TRUE(CheckRawBf16("auto", "").ok());
 }
 
-TEST(Guards, WantOneBucketSizeOnBothSidesOfALink) {  // RC-CFG-09
+TEST(Guards, WantPiecesThatFitTheLoadsOfEveryEngine) {  // RC-CFG-09
   JobOptions job;
   job.transport = "nixl";
   job.bucket_bytes = 4 * kMiB;
   job.engines.resize(1);
-  job.engines[0].load_bytes = 8 * kMiB;
-  EXPECT_THAT(CheckBucketSizes(job).message(), HasSubstr("8388608B"));
+  job.engines[0].load_bytes = 2 * kMiB;
+  EXPECT_THAT(CheckBucketSizes(job).message(), HasSubstr("2097152B"));
   EXPECT_THAT(CheckBucketSizes(job).message(), HasSubstr("4194304B"));
-  job.engines[0].load_bytes = 4 * kMiB;
+  job.engines[0].load_bytes = 8 * kMiB;
   EXPECT_TRUE(CheckBucketSizes(job).ok());
+  job.bucket_bytes = 100'000;
+  EXPECT_THAT(CheckBucketSizes(job).message(), HasSubstr("100000B"));
 }
 
 JobOptions Shape(std::vector<std::uint32_t> ranks, std::vector<std::uint32_t> slots, std::uint32_t tp_size) {
   JobOptions job;
   job.profile = ProfileChoice::kStrict;
   for (const std::uint32_t rank : ranks) {
-    job.policies.push_back({rank, {}, {}});
+    job.policies.push_back({rank, {}, {}, {}});
   }
   for (const std::uint32_t slot : slots) {
     EngineOptions& engine = job.engines.emplace_back();

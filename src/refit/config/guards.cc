@@ -37,7 +37,7 @@ std::string FlagValue(const std::vector<std::string>& args, std::string_view fla
   return {};
 }
 
-bool IsLinkTransport(std::string_view name) { return name == "nixl" || name == "ucx"; }
+constexpr ByteCount kBucketUnit = 64 * kKiB;
 
 Status CheckDeadlines(const DeadlineOptions& deadlines) {
   const std::pair<std::string_view, Duration> all[] = {
@@ -176,19 +176,21 @@ Status CheckRawBf16(std::string_view dtype, std::string_view quantization) {
   return OkStatus();
 }
 
+// Both ends of a pair use what the receiver asked for, so their sizes cannot differ. What can be wrong is the one size.
 Status CheckBucketSizes(const JobOptions& job) {
-  if (!IsLinkTransport(job.transport)) {
-    return OkStatus();  // on shm the engine's load size is the sender's, too
+  if (!job.bucket_bytes.has_value()) {
+    return OkStatus();
   }
   const std::string key = StrCat("transport.", job.transport, ".bucket_bytes");
-  if (job.bucket_bytes.has_value() && *job.bucket_bytes < kMiB) {
-    return Refuse(key, StrCat(*job.bucket_bytes, "B"), "too small for a landing buffer", "at least 1MiB");
+  if (*job.bucket_bytes == 0 || *job.bucket_bytes % kBucketUnit != 0) {
+    return Refuse(key, StrCat(*job.bucket_bytes, "B"), "chunks of tensors begin at its multiples",
+                  "a multiple of 64KiB");
   }
   for (const EngineOptions& engine : job.engines) {
-    if (job.bucket_bytes.has_value() &&
-        REFIT_MUTANT("RC-CFG-09/drop-check", engine.load_bytes != *job.bucket_bytes, false)) {
+    if (REFIT_MUTANT("RC-CFG-09/drop-check", engine.load_bytes < *job.bucket_bytes, false)) {
       return Refuse(StrCat("engines[slot ", engine.slot, "].load_bytes"), StrCat(engine.load_bytes, "B"),
-                    StrCat("its senders use ", key, ", ", *job.bucket_bytes, "B"), "the same size on both sides");
+                    StrCat("smaller than ", key, ", ", *job.bucket_bytes, "B, which comes in one piece"),
+                    "at least as much");
     }
   }
   return OkStatus();
@@ -293,8 +295,8 @@ Status CheckBuild(const JobOptions& job) {
   const auto refuse = [](std::string_view key, std::string_view value, std::string_view has) {
     return Unimplemented(StrCat(key, " is ", value, ": not in this build"), StrCat("this build has: ", has));
   };
-  if (job.transport != "auto" && job.transport != "shm" && job.transport != "nixl") {
-    return refuse("transport.name", job.transport, "shm, nixl");
+  if (job.transport == "ucx") {
+    return refuse("transport.name", job.transport, "shm, cuda_ipc, nixl");
   }
   if (job.generation.backend != BackendChoice::kSglang) {
     return refuse("generation.backend", "vllm", "sglang");

@@ -140,6 +140,7 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
   job.verify = file.At("verify").is("always") ? VerifyChoice::kAlways : VerifyChoice::kOnRequest;
   REFIT_ASSIGN_OR_RETURN(job.transport, ReadTransport(given, file));
   job.bucket_bytes = file.At("transport").At(job.transport).At("bucket_bytes").bytes();
+  job.stages = !file.At("transport").At("cuda_ipc").At("staging").is("none");
   REFIT_ASSIGN_OR_RETURN(job.nixl, ReadNixl(file));
   const Reader deadlines = file.At("deadlines");
   job.deadlines = {deadlines.At("sync").duration(),     deadlines.At("update").duration(),
@@ -148,7 +149,7 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
   for (const Node& item : file.At("policies").items()) {
     const Reader policy(&item);
     REFIT_ASSIGN_OR_RETURN(const std::uint32_t rank, SmallNumber(policy, "rank"));
-    job.policies.push_back({rank, policy.At("address").text(), policy.At("source").text()});
+    job.policies.push_back({rank, policy.At("address").text(), policy.At("source").text(), policy.At("device").text()});
   }
   const ByteCount load_bytes = file.At("transport").At("shm").At("load_bytes").bytes().value();
   for (const Node& item : file.At("engines").items()) {
@@ -161,6 +162,9 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
                                                     : EngineChoice::kReference;
     for (const Node& word : engine.At("args").items()) {
       options.args.push_back(word.text);
+    }
+    for (const Node& gpu : engine.At("gpus").items()) {
+      options.gpus.push_back(gpu.text);
     }
     options.url = engine.At("url").text();
     options.api_key_file = engine.At("api_key_file").text();

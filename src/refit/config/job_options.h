@@ -31,6 +31,7 @@ struct PolicyOptions {
   std::uint32_t rank = 0;
   std::string address;
   std::string source;
+  std::string device;  // "cpu", "cuda:N"
 };
 
 struct EngineOptions {
@@ -42,6 +43,7 @@ struct EngineOptions {
   std::string api_key_file;
   std::string admin_api_key_file;
   ByteCount load_bytes = 0;
+  std::vector<std::string> gpus;  // of each TP rank, as the agent numbers them
 };
 
 struct DeadlineOptions {
@@ -83,7 +85,8 @@ struct JobOptions {
   VerifyChoice verify = VerifyChoice::kOnRequest;
   DeadlineOptions deadlines;
   std::string transport;                  // "auto", "shm", "cuda_ipc", "nixl", "ucx"
-  std::optional<ByteCount> bucket_bytes;  // of a transport with a link
+  bool stages = true;                     // transport.cuda_ipc.staging is "device"
+  std::optional<ByteCount> bucket_bytes;  // of a transport with a link: its pieces
   transport::NixlOptions nixl;
   GenerationOptions generation;
 };

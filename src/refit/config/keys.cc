@@ -29,6 +29,7 @@ constexpr auto kKeys = std::to_array<KeySpec>({
     {"policies[].rank", kInteger, "", "0 … count − 1, each once", "The trainer rank.", kRequired},
     {"policies[].address", kText, "127.0.0.1:0", "host:port", "Where the worker listens; port 0 takes a free one."},
     {"policies[].source", kText, "", "a folder", "Checkpoint that `--source policy-default` publishes.", kRequired},
+    {"policies[].device", kText, "cpu", "cpu | cuda:N", "Where the weights are kept: in mapped files, or on a GPU."},
 
     {"engines", kList, "", "at least one", "The inference engines, one entry per slot of the fleet.", kRequired},
     {"engines[].slot", kInteger, "", "0 … count − 1, each once", "The engine's place in the fleet.", kRequired},
@@ -48,6 +49,9 @@ constexpr auto kKeys = std::to_array<KeySpec>({
      "Its first line is the admin key of an attached server that has both. "
      "A server that the agent starts gets a new one each time."},
     {"engines[].load_bytes", kBytes, "", "1 … 64 GiB", "As `transport.shm.load_bytes`, for this engine only."},
+    {"engines[].gpus", kTextList, "", "numbers, one for each TP rank",
+     "The GPU of each TP rank, as the agent's process numbers them. Without it weights reach the engine through host "
+     "memory."},
 
     {"verify", kWord, "on_request", "always | on_request",
      "When the hashes that a version must show are computed: right after each sync, or when `refit verify` asks."},
@@ -63,22 +67,29 @@ constexpr auto kKeys = std::to_array<KeySpec>({
 
     {"transport", kSection, "", "", "How bytes cross."},
     {"transport.name", kWord, "auto", "auto | shm | cuda_ipc | nixl | ucx",
-     "`auto` takes `shm`, the one that this build has: same host, host memory, two memory passes."},
+     "`shm`: one host, host memory, two memory passes. `cuda_ipc`: GPUs of one host. `nixl`: also between hosts. "
+     "`auto` "
+     "takes `cuda_ipc` where the engine has `gpus` and the weights are on one, else `shm`. `ucx` is not built yet."},
     {"transport.shm", kSection, "", "", "Shared memory of one host."},
     {"transport.shm.load_bytes", kBytes, "4MiB", "1 … 64 GiB",
      "What one update call carries. 4 MiB keeps two loads in the last-level cache; engines of `kind: sglang` get "
      "512MiB where this is not given, since a call costs them milliseconds."},
-    {"transport.cuda_ipc", kSection, "", "", "Nothing to set yet.", kOptional, "cuda_ipc"},
+    {"transport.cuda_ipc", kSection, "", "", "GPU memory of one host, by CUDA IPC.", kOptional, "cuda_ipc"},
+    {"transport.cuda_ipc.staging", kWord, "device", "device | none",
+     "`device`: the agent pulls loads beside the engine first. `none`: the engine's ranks read the sender's memory.",
+     kOptional, "cuda_ipc"},
+    {"transport.cuda_ipc.bucket_bytes", kBytes, "", "a multiple of 64KiB",
+     "What the link moves at once; 64MiB where it is not given.", kOptional, "cuda_ipc"},
     {"transport.nixl", kSection, "", "", "NIXL, loaded at run time from its wheel: [nixl.md](nixl.md).", kOptional,
      "nixl"},
     {"transport.nixl.library", kText, "", "a folder or a file",
      "Where the wheel `nixl-cu13` was installed or unpacked (a Python's `site-packages`), or `libnixl_capi.so` itself.",
      kOptional, "nixl"},
-    {"transport.nixl.bucket_bytes", kBytes, "", "at least 1MiB",
-     "Landing buffer of every peer; equal on both sides of every pair.", kOptional, "nixl"},
+    {"transport.nixl.bucket_bytes", kBytes, "", "a multiple of 64KiB",
+     "What the link moves at once, at most a load; 4MiB where it is not given, 64MiB into a GPU.", kOptional, "nixl"},
     {"transport.ucx", kSection, "", "", "Nothing to set yet.", kOptional, "ucx"},
-    {"transport.ucx.bucket_bytes", kBytes, "", "at least 1MiB",
-     "Landing buffer of every peer; equal on both sides of every pair.", kOptional, "ucx"},
+    {"transport.ucx.bucket_bytes", kBytes, "", "a multiple of 64KiB", "As `transport.nixl.bucket_bytes`.", kOptional,
+     "ucx"},
 
     {"generation", kSection, "", "", "NeMo-RL's generation block, under its names. Read so that one file serves both."},
     {"generation.backend", kWord, "sglang", "sglang | vllm", "The kind of engine. This build drives `sglang`."},
