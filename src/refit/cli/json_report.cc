@@ -164,6 +164,7 @@ std::string BenchLinkAsJson(const runtime::BenchLinkReport& report, std::string_
                      {"first_announced_seconds", report.first_announced_seconds},
                      {"last_announced_seconds", report.last_announced_seconds},
                      {"last_landed_seconds", report.last_landed_seconds},
+                     {"link_seconds", report.link_seconds()},
                      {"ceiling_seconds", report.ceiling_seconds},
                      {"ratio", report.ratio()},
                      {"gbps", static_cast<double>(report.bytes) / report.seconds / 1e9},

@@ -46,6 +46,8 @@ struct BenchLinkReport {
   double first_announced_seconds = 0;  // its first piece was packed and known here
   double last_announced_seconds = 0;
   double last_landed_seconds = 0;  // and after that only the last checks
+  // What the link itself took, once it had something to move.
+  double link_seconds() const { return last_landed_seconds - first_announced_seconds; }
   std::vector<double> samples;
   std::vector<double> ceiling_samples;
   double ratio() const { return seconds > 0 ? ceiling_seconds / seconds : 0; }
