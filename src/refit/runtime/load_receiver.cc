@@ -12,6 +12,7 @@
 #include "refit/base/mutant.h"
 #include "refit/base/str.h"
 #include "refit/exec/clock.h"
+#include "refit/observe/log.h"
 #include "refit/stream/bucket.h"
 
 namespace refit::runtime {
@@ -61,9 +62,8 @@ void LoadReceiver::Stop() {
 
 void LoadReceiver::Run() {
   const AttemptId attempt = options_.start.stamp.attempt;
-  const Instant begun = exec::Now();
   Status status = ReceiveAll();
-  const Duration staged = exec::Now() - begun;
+  const Duration staged = exec::Now() - begun_;
   if (status.ok()) {
     status = WaitForCaller();
   }
@@ -175,6 +175,11 @@ Result<std::optional<stream::Batch>> LoadReceiver::Pull(Stream& stream) {
   }
   REFIT_ASSIGN_OR_RETURN(std::optional<PulledLoad> pulled, stream.puller->Next());
   if (!pulled.has_value()) {
+    const PullTimes times = stream.puller->times();
+    const auto after = [this](Instant then) { return StrCat((then - begun_) / std::chrono::microseconds(1), " us"); };
+    observe::LogInfo(StrCat("engine ", options_.slot, ", policy rank ", stream.source.policy, ": first piece after ",
+                            after(times.first_announced), ", last one after ", after(times.last_announced),
+                            ", landed after ", after(times.last_landed)));
     return std::optional<stream::Batch>();
   }
   stream.load = pulled->load;

@@ -21,6 +21,7 @@
 #include "refit/base/status.h"
 #include "refit/base/time.h"
 #include "refit/engine/engine.h"
+#include "refit/exec/clock.h"
 #include "refit/exec/watched.h"
 #include "refit/peer/engine_agent.h"
 #include "refit/rpc/load_stream.h"
@@ -104,6 +105,7 @@ class LoadReceiver {
   Status WaitForCaller();
 
   const LoadReceiverOptions options_;
+  const Instant begun_ = exec::Now();
   const Instant deadline_;
   ReceiverMemory& memory_;
   const std::function<void(peer::EngineAgentEvent)> post_;
