@@ -5,7 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "refit/base/check.h"
 #include "tests/gpu/exporter_process.h"
@@ -13,33 +17,50 @@
 namespace refit::gpu_test {
 namespace {
 
+using Processes = std::map<std::string, std::unique_ptr<ExporterProcess>, std::less<>>;  // by the transport's name
+
 class Exporters final : public ::testing::Environment {
  public:
   void SetUp() override {
-    first = std::make_unique<ExporterProcess>();
-    second = std::make_unique<ExporterProcess>();
+    for (const char* const transport : {"cuda_ipc", "nixl"}) {
+      first[transport] = std::make_unique<ExporterProcess>(transport);
+      second[transport] = std::make_unique<ExporterProcess>(transport);
+    }
   }
   void TearDown() override {
-    first.reset();
-    second.reset();
+    nixl_reader.reset();  // while its peer lives
+    first.clear();
+    second.clear();
   }
-  std::unique_ptr<ExporterProcess> first;
-  std::unique_ptr<ExporterProcess> second;
+  Processes first;
+  Processes second;
+  std::shared_ptr<transport::Transport> nixl_reader;
 };
 
 // GoogleTest owns it.
 Exporters* const exporters = static_cast<Exporters*>(::testing::AddGlobalTestEnvironment(new Exporters));
 
-}  // namespace
-
-ExporterProcess& Exporter() {
-  REFIT_CHECK(exporters->first != nullptr, "for tests only");
-  return *exporters->first;
+ExporterProcess& Find(const Processes& processes, std::string_view transport) {
+  const auto found = processes.find(transport);
+  REFIT_CHECK(found != processes.end(), "for tests, and those transports, only");
+  return *found->second;
 }
 
-ExporterProcess& OtherExporter() {
-  REFIT_CHECK(exporters->second != nullptr, "for tests only");
-  return *exporters->second;
+}  // namespace
+
+ExporterProcess& Exporter(std::string_view transport) { return Find(exporters->first, transport); }
+
+ExporterProcess& OtherExporter(std::string_view transport) { return Find(exporters->second, transport); }
+
+Result<std::shared_ptr<transport::Transport>> Reader(std::string_view transport) {
+  if (transport == "nixl" && exporters->nixl_reader != nullptr) {
+    return exporters->nixl_reader;
+  }
+  REFIT_ASSIGN_OR_RETURN(std::shared_ptr<transport::Transport> made, MakeTransport(transport));
+  if (transport == "nixl") {
+    exporters->nixl_reader = made;
+  }
+  return made;
 }
 
 }  // namespace refit::gpu_test

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -21,13 +22,18 @@
 #include "refit/base/str.h"
 #include "refit/device/cuda.h"
 #include "refit/exec/clock.h"
-#include "refit/transport/cuda_ipc/cuda_ipc_transport.h"
+#include "refit/transport/factory.h"
 
 namespace refit::gpu_test {
 namespace {
 
 constexpr ByteCount kSharedSize = 64 * kMiB;
 constexpr Duration kCopyDeadline = std::chrono::seconds(30);
+
+std::string NixlLibrary() {
+  const char* const library = std::getenv("REFIT_NIXL");
+  return library == nullptr ? std::string() : std::string(library);
+}
 
 }  // namespace
 
@@ -39,9 +45,17 @@ Status CopyNow(device::GpuOrdinal gpu, const std::byte* from, std::byte* to, Byt
   return queue->Wait(ticket, exec::Now() + kCopyDeadline);
 }
 
+Result<std::unique_ptr<transport::Transport>> MakeTransport(std::string_view name) {
+  transport::TransportOptions options;
+  options.nixl.library = NixlLibrary();
+  return transport::MakeTransport(name, options);
+}
+
 // The other end, in the child.
 class ExporterProcess::Server {
  public:
+  Server(std::string_view transport, MutableBytes shared) : name_(transport), shared_(shared) {}
+
   Message Answer(Message message) {
     const Status status = Do(message);
     message.code = static_cast<std::int32_t>(status.code());
@@ -68,7 +82,7 @@ class ExporterProcess::Server {
 
   Status Do(Message& message) {
     if (transport_ == nullptr) {
-      REFIT_ASSIGN_OR_RETURN(transport_, transport::CudaIpcTransport::Create());
+      REFIT_ASSIGN_OR_RETURN(transport_, MakeTransport(name_));
     }
     auto* const host = reinterpret_cast<std::byte*>(message.address);
     switch (message.what) {
@@ -77,7 +91,12 @@ class ExporterProcess::Server {
         REFIT_ASSIGN_OR_RETURN(arenas_[last_], device::GpuArena::Allocate(message.gpu, message.size));
         return OkStatus();
       }
-      case 'f': arenas_.erase(message.number); return OkStatus();
+      case 'f': {
+        if (name_ != "nixl") {
+          arenas_.erase(message.number);
+        }
+        return OkStatus();
+      }
       case 'u': {
         REFIT_ASSIGN_OR_RETURN(const device::Memory memory, Find(message.number));
         return CopyNow(*memory.gpu, host, memory.bytes.data(), message.size);
@@ -93,18 +112,31 @@ class ExporterProcess::Server {
         Put(message, descriptor.text);
         return OkStatus();
       }
+      case 's': {
+        REFIT_ASSIGN_OR_RETURN(const transport::Descriptor descriptor, transport_->Export(shared_));
+        Put(message, descriptor.text);
+        return OkStatus();
+      }
       case 'x': transport_->Unexport({std::string(message.text.data())}); return OkStatus();
-      case 'A': Put(message, transport_->Address()); return OkStatus();
+      case 'A': {
+        const std::string address = transport_->Address();
+        Put(message, address);
+        return address.size() < message.text.size()
+                   ? OkStatus()
+                   : Internal(StrCat("an address of ", address.size(), " bytes"), "make Message::text longer");
+      }
       default: return Internal("an order that nobody gives");
     }
   }
 
-  std::unique_ptr<transport::CudaIpcTransport> transport_;
+  const std::string name_;
+  const MutableBytes shared_;
+  std::unique_ptr<transport::Transport> transport_;
   std::map<std::uint64_t, std::unique_ptr<device::GpuArena>> arenas_;
   std::uint64_t last_ = 0;
 };
 
-ExporterProcess::ExporterProcess() {
+ExporterProcess::ExporterProcess(std::string_view transport) {
   void* const shared = mmap(nullptr, kSharedSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   REFIT_CHECK(shared != MAP_FAILED, "64 MiB of shared memory");
   shared_ = {static_cast<std::byte*>(shared), kSharedSize};
@@ -113,7 +145,7 @@ ExporterProcess::ExporterProcess() {
   pid_ = fork();
   if (pid_ == 0) {
     close(ends[1]);
-    Server server;
+    Server server(transport, shared_);
     Message message;
     while (read(ends[0], &message, sizeof(message)) == static_cast<ssize_t>(sizeof(message))) {
       message = server.Answer(message);
@@ -180,6 +212,11 @@ Result<transport::Descriptor> ExporterProcess::Export(std::uint64_t number, Byte
   return transport::Descriptor{reply.text.data()};
 }
 
+Result<transport::Descriptor> ExporterProcess::ExportShared() {
+  REFIT_ASSIGN_OR_RETURN(const Message reply, Ask({.what = 's'}));
+  return transport::Descriptor{reply.text.data()};
+}
+
 Status ExporterProcess::Unexport(const transport::Descriptor& descriptor) {
   Message message{.what = 'x'};
   std::copy_n(descriptor.text.begin(), std::min(descriptor.text.size(), message.text.size() - 1), message.text.begin());
@@ -189,6 +226,13 @@ Status ExporterProcess::Unexport(const transport::Descriptor& descriptor) {
 Result<std::string> ExporterProcess::Address() {
   REFIT_ASSIGN_OR_RETURN(const Message reply, Ask({.what = 'A'}));
   return std::string(reply.text.data());
+}
+
+std::string WhyNot(std::string_view transport, std::size_t gpus_needed) {
+  if (transport == "nixl" && NixlLibrary().empty()) {
+    return "REFIT_NIXL names no NIXL: tools/nixl/fetch.sh fetches one";
+  }
+  return WhyNoGpus(gpus_needed);
 }
 
 std::string WhyNoGpus(std::size_t needed) {

@@ -206,7 +206,7 @@ Status Run(gpu_test::ExporterProcess& exporter) {
 }  // namespace refit
 
 int main() {
-  refit::gpu_test::ExporterProcess exporter;  // before anything here touches CUDA
+  refit::gpu_test::ExporterProcess exporter("cuda_ipc");  // before anything here touches CUDA
   const refit::Status status = refit::Run(exporter);
   if (!status.ok()) {
     std::fprintf(stderr, "gpu-bench: %s\n", status.ToString().c_str());
