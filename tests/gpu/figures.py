@@ -26,11 +26,10 @@ def first_copy(report):
 
 
 def sample(report):
-    """One sync, in milliseconds. whole_ms: from the first copy, or from the pause where that comes first, until the
-    last engine was resumed. stage_ms: from the transfer's start until the last load was ready for the engine;
+    """One sync, in milliseconds. whole_ms: from the first copy until the last engine was resumed; stall_ms: from the
+    pause, which comes before it. stage_ms: from the transfer's start until the last load was ready for the engine;
     install_ms: in the engine's update calls."""
-    pause = bounds(report, "pause")
-    begin = min(first_copy(report), pause[0]) if pause else first_copy(report)
+    begin = first_copy(report)
     figures = {
         "stage_ms": slowest(report, "stage_seconds"),
         "install_ms": slowest(report, "install_seconds"),

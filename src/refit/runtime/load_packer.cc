@@ -90,8 +90,8 @@ class HostPacker final : public LoadPacker {
 
 class GpuPacker final : public LoadPacker {
  public:
-  GpuPacker(const Source& source, Digests digests, device::GpuQueue& queue)
-      : source_(source), digests_(digests), queue_(queue) {}
+  GpuPacker(const Source& source, Digests digests, device::GpuQueue& queue, const Source::EntrySums& known)
+      : source_(source), digests_(digests), queue_(queue), known_(known) {}
   // A send that ends early leaves work in the queue, which writes into started_.
   ~GpuPacker() override {
     if (!started_.empty()) {
@@ -115,7 +115,9 @@ class GpuPacker final : public LoadPacker {
     }
     REFIT_RETURN_IF_ERROR(queue_.Copy(copies));
     const std::vector<stream::Entry>& entries = packed.bucket.entries;
-    if (digests_ == Digests::kOn) {
+    if (!known_.empty()) {
+      started.sums = known_[packed.bucket.seq.value()];
+    } else if (digests_ == Digests::kOn) {
       std::vector<device::GpuHashPart> parts;
       parts.reserve(entries.size());
       for (const stream::Entry& entry : entries) {
@@ -160,6 +162,7 @@ class GpuPacker final : public LoadPacker {
   const Source& source_;
   const Digests digests_;
   device::GpuQueue& queue_;
+  const Source::EntrySums& known_;  // of every bucket, or empty
   const std::unique_ptr<DigestHasher> hasher_ = device::MakeDigestHasher();
   std::deque<Started> started_;
   std::uint64_t sum_ = 0;  // of the tensor that spans buckets
@@ -168,12 +171,13 @@ class GpuPacker final : public LoadPacker {
 }  // namespace
 
 std::unique_ptr<LoadPacker> LoadPacker::Make(const Source& source, Digests digests, rpc::DigestKind kind,
-                                             device::GpuQueue* queue) {
+                                             device::GpuQueue* queue, const Source::EntrySums* sums) {
   if (!source.gpu().has_value()) {
     return std::make_unique<HostPacker>(source, digests, kind);
   }
-  REFIT_CHECK(kind == rpc::DigestKind::kGpuHash && queue != nullptr, "what a GPU holds is hashed by it");
-  return std::make_unique<GpuPacker>(source, digests, *queue);
+  REFIT_CHECK(kind == rpc::DigestKind::kGpuHash && queue != nullptr && sums != nullptr,
+              "what a GPU holds is hashed by it");
+  return std::make_unique<GpuPacker>(source, digests, *queue, *sums);
 }
 
 }  // namespace refit::runtime

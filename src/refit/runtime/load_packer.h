@@ -31,8 +31,9 @@ enum class Digests : std::uint8_t { kOn, kOff };  // off: for benches only
 class LoadPacker {
  public:
   // queue: of the source's GPU, kept by the caller from one refit to the next; null for a source on the host.
+  // sums: what Source::GpuSums made of the cut that is sent; null for a source on the host.
   static std::unique_ptr<LoadPacker> Make(const Source& source, Digests digests, rpc::DigestKind kind,
-                                          device::GpuQueue* queue);
+                                          device::GpuQueue* queue, const Source::EntrySums* sums);
   virtual ~LoadPacker() = default;
 
   // How many started buckets may wait for their Finish.

@@ -129,8 +129,12 @@ Result<SendPlan> LoadSlotSet::Prepare(const rpc::OpenStream& open, Source& sourc
   if (largest > small_) {
     capacities_.push_back(largest);
   }
-  if (source.gpu().has_value() && packing_ == nullptr) {
-    REFIT_ASSIGN_OR_RETURN(packing_, device::GpuQueue::Make(*source.gpu()));
+  std::shared_ptr<const Source::EntrySums> sums;
+  if (source.gpu().has_value()) {
+    REFIT_ASSIGN_OR_RETURN(sums, source.GpuSums(taken->unit, taken->bytes));
+    if (packing_ == nullptr) {
+      REFIT_ASSIGN_OR_RETURN(packing_, device::GpuQueue::Make(*source.gpu()));
+    }
   }
   REFIT_RETURN_IF_ERROR(memory_->Prepare(capacities_, open.stamp.incarnation));
   REFIT_ASSIGN_OR_RETURN(transport::Transport* const transport, transports_.Get(taken->transport));
@@ -142,7 +146,8 @@ Result<SendPlan> LoadSlotSet::Prepare(const rpc::OpenStream& open, Source& sourc
                              .slots = memory_->descriptors(),
                              .slot_bytes = *std::max_element(capacities_.begin(), capacities_.end()),
                              .total_bytes = source.delivered().total_size()},
-                  .buckets = std::move(buckets)};
+                  .buckets = std::move(buckets),
+                  .sums = std::move(sums)};
 }
 
 std::size_t LoadSlotSet::PlaceOf(ByteCount size, std::size_t turn) const {
@@ -252,7 +257,7 @@ class Sending {
 
 SendResult SendLoads(const rpc::OpenStream& open, const SendPlan& plan, Source& source, LoadSlotSet& slots,
                      rpc::SenderStream& stream, Digests digests, const std::atomic<bool>& stop, Instant deadline) {
-  const auto packer = LoadPacker::Make(source, digests, plan.opened.digests, slots.packing());
+  const auto packer = LoadPacker::Make(source, digests, plan.opened.digests, slots.packing(), plan.sums.get());
   SendResult result = Sending(open, plan, source, slots, stream, *packer, stop, deadline).Run();
   if (result.end != SendEnd::kComplete) {
     // Pieces are fenced by the receiver before anybody asks again (RX-XFER-05); loads are read by its engine's ranks.

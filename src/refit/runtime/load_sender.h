@@ -32,6 +32,7 @@ namespace refit::runtime {
 struct SendPlan {
   rpc::StreamOpened opened;
   std::shared_ptr<const std::vector<stream::PackedBucket>> buckets;
+  std::shared_ptr<const Source::EntrySums> sums;  // of a source on a GPU
 };
 
 // The slots of one receiver (a slot of the fleet), per transport: they outlive a refit and an incarnation.

@@ -166,6 +166,8 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     if (!plan.has_value()) {
       return {SendEnd::kSourceFailed, plan.status().WithContext(StrCat("load slots of engine ", open.slot)), {}, {}};
     }
+    const rpc::Offer& offer = open.offers[plan->opened.offer];
+    cuts_.With([&offer](auto& cuts) { cuts.emplace(offer.unit, offer.bytes); });
     if (Status status = stream.Send(plan->opened); !status.ok()) {
       return {SendEnd::kReceiverLeft, std::move(status), {}, {}};
     }
@@ -207,6 +209,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
       Result<std::shared_ptr<Source>> opened = Reopen(effect.source.empty() ? options_.source : effect.source);
       if (opened.has_value()) {
         source_ = *opened;
+        HashAhead(*source_);
       }
       Post(peer::SourceOpened{effect.attempt, opened.status(), opened.has_value() ? source_->manifest() : nullptr});
     });
@@ -272,6 +275,16 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     return whole;
   }
 
+  // What the last streams cut, they will cut again: a GPU hashes it now and not while engines are paused. A failure
+  // shows again where the stream asks.
+  void HashAhead(Source& source) {
+    if (source.gpu().has_value()) {
+      for (const auto& [unit, bytes] : cuts_.With([](auto& cuts) { return cuts; })) {
+        static_cast<void>(source.GpuSums(unit, bytes));
+      }
+    }
+  }
+
   // The source of the last lease where its files have not changed: warm pages or a filled GPU, and loads already cut.
   Result<std::shared_ptr<Source>> Reopen(const std::string& folder) {
     if (source_ != nullptr && source_->folder() == folder && source_->Unchanged()) {
@@ -294,6 +307,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   exec::Mailbox<peer::PolicyAgentEvent> mailbox_{kMailboxCapacity};
   exec::Watched<std::shared_ptr<ActiveSend>> active_;
   exec::Watched<std::map<SlotIndex, std::unique_ptr<LoadSlotSet>>> slots_;
+  exec::Watched<std::set<std::pair<stream::PackUnit, ByteCount>>> cuts_;  // that streams asked for
   exec::Lane files_{4};
   std::unique_ptr<rpc::Server> server_;
   std::thread loop_;

@@ -121,6 +121,42 @@ Result<std::shared_ptr<const std::vector<stream::PackedBucket>>> Source::Cut(str
   return cut;
 }
 
+Result<std::shared_ptr<const Source::EntrySums>> Source::GpuSums(stream::PackUnit unit, ByteCount bytes) {
+  REFIT_ASSIGN_OR_RETURN(const auto cut, Cut(unit, bytes));
+  const std::lock_guard lock(sums_mutex_);
+  auto& known = sums_[{unit, bytes}];
+  if (known != nullptr) {
+    return known;
+  }
+  std::vector<device::GpuHashPart> parts;
+  for (const stream::PackedBucket& packed : *cut) {
+    if (packed.copies.size() != packed.bucket.entries.size()) {
+      known = std::make_shared<const EntrySums>();
+      return known;
+    }
+    for (const stream::Copy& copy : packed.copies) {
+      const stream::Entry& entry = packed.bucket.entries[copy.entry];
+      REFIT_ASSIGN_OR_RETURN(const ByteCount total, weights::SizeOf(entry.spec));
+      parts.push_back(
+          {gpu_tensors_[copy.source].bytes.data() + copy.source_offset, copy.size, entry.chunk_offset, total});
+    }
+  }
+  std::vector<std::uint64_t> flat(parts.size());
+  REFIT_ASSIGN_OR_RETURN(const auto queue, device::GpuQueue::Make(*gpu_));
+  REFIT_RETURN_IF_ERROR(queue->Hash(parts, flat));
+  REFIT_ASSIGN_OR_RETURN(const device::GpuTicket ticket, queue->Mark());
+  REFIT_RETURN_IF_ERROR(queue->Wait(ticket, exec::Now() + kUploadDeadline));
+  EntrySums sums;
+  auto next = flat.begin();
+  for (const stream::PackedBucket& packed : *cut) {
+    const auto end = next + static_cast<std::ptrdiff_t>(packed.bucket.entries.size());
+    sums.emplace_back(next, end);
+    next = end;
+  }
+  known = std::make_shared<const EntrySums>(std::move(sums));
+  return known;
+}
+
 Result<std::string> Source::HashOf(const weights::EngineParameter& parameter, device::ParameterHasher& hasher) const {
   hasher.Reset(static_cast<ByteCount>(parameter.row_count) * static_cast<ByteCount>(parameter.column_count) *
                weights::ItemSize(parameter.dtype));

@@ -45,6 +45,12 @@ class Source {
   // The plan in loads or pieces of at most `bytes`; cut once for each.
   Result<std::shared_ptr<const std::vector<stream::PackedBucket>>> Cut(stream::PackUnit unit, ByteCount bytes);
 
+  // A source on a GPU: the hash sum of every entry of that cut, bucket by bucket (device/gpu_hash.h), hashed where the
+  // tensors lie in one go, once for each cut. Empty where an entry is more than one stretch of a tensor: then slots
+  // must be hashed.
+  using EntrySums = std::vector<std::vector<std::uint64_t>>;
+  Result<std::shared_ptr<const EntrySums>> GpuSums(stream::PackUnit unit, ByteCount bytes);
+
   // What each rank of an engine must hold, hashed as it hashes (D8). Reads every byte once for each rank that has it.
   Result<std::vector<weights::RankHashes>> ExpectedHashes(weights::Hashing hashing) const;
 
@@ -62,6 +68,8 @@ class Source {
   std::vector<device::Memory> gpu_tensors_;
   std::mutex mutex_;  // guards cuts_: streams of several receivers ask at once
   std::map<std::pair<stream::PackUnit, ByteCount>, std::shared_ptr<const std::vector<stream::PackedBucket>>> cuts_;
+  std::mutex sums_mutex_;  // guards sums_; held while a GPU hashes
+  std::map<std::pair<stream::PackUnit, ByteCount>, std::shared_ptr<const EntrySums>> sums_;
 };
 
 }  // namespace refit::runtime
