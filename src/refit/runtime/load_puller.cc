@@ -108,25 +108,31 @@ Status LoadPuller::Pull() {
       return DeadlineExceeded(StrCat(options_.whom, " did not send its weights within the transfer's budget"));
     }
     REFIT_ASSIGN_OR_RETURN(const bool moved, Advance());
-    const bool under_way = !fetching_.empty() || !checking_.empty();
-    // A GPU moves a piece in the time of two naps.
-    const bool spins = under_way && (hashes_ != nullptr || saw_last_);
-    if (spins && !moved) {
-      std::this_thread::yield();
-    }
-    if (!saw_last_) {
-      // Not a moment while something moves; a short one while copies run; else until there is news.
-      const Duration wait = moved || spins ? Duration(0) : under_way ? kPollWait : kIdleWait;
-      if (auto news = announced_.Pop(exec::Now() + wait)) {
-        REFIT_RETURN_IF_ERROR(news->status());
-        REFIT_RETURN_IF_ERROR(Begin(*std::move(*news)));
-      }
-    }
+    REFIT_RETURN_IF_ERROR(TakeNews(moved));
     if (announced_.closed()) {
       return Aborted("the transfer was stopped");
     }
   }
   return OkStatus();
+}
+
+// Waits for the next piece: not a moment while something moves, a short one while copies run, else until there is news.
+Status LoadPuller::TakeNews(bool moved) {
+  const bool under_way = !fetching_.empty() || !checking_.empty();
+  const bool spins = under_way && (hashes_ != nullptr || saw_last_);  // a GPU moves a piece in the time of two naps
+  if (spins && !moved) {
+    std::this_thread::yield();
+  }
+  if (saw_last_) {
+    return OkStatus();
+  }
+  const Duration wait = moved || spins ? Duration(0) : under_way ? kPollWait : kIdleWait;
+  auto news = announced_.Pop(exec::Now() + wait);
+  if (!news.has_value()) {
+    return OkStatus();
+  }
+  REFIT_RETURN_IF_ERROR(news->status());
+  return Begin(*std::move(*news));
 }
 
 // Places the piece and starts to fetch it.

@@ -96,7 +96,8 @@ class LoadPuller {
   LoadPuller(LoadPullerOptions options, rpc::ReceiverStream& channel, ReceiverMemory::LinkEnd& end);
   void Read();  // the reader's loop
   Result<rpc::LoadAnnouncement> NextAnnouncement();
-  Status Pull();  // the puller's loop, to the end of the stream
+  Status Pull();                // the puller's loop, to the end of the stream
+  Status TakeNews(bool moved);  // moved: since the last look
   Status Begin(rpc::LoadAnnouncement announcement);
   Status OpenLoad(const stream::OpenedLoad& opened);
   Status Fetch(Piece& piece, const transport::Descriptor& descriptor);

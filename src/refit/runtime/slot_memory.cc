@@ -28,17 +28,14 @@ class ShmSlots final : public SlotMemory {
     }
     objects_.resize(capacities.size());
     for (std::size_t i = 0; i < capacities.size(); ++i) {
-      Object& object = objects_[i];
-      // An object whose count did not come back is never reused (settled D2).
-      if (object.memory.empty() || object.capacity < capacities[i] || !device::LoadSlot(object.memory).free()) {
-        REFIT_RETURN_IF_ERROR(Make(object, capacities[i]));
-      }
+      REFIT_RETURN_IF_ERROR(Renew(objects_[i], capacities[i]));
     }
     return OkStatus();
   }
   device::Memory data(std::size_t index) const override { return device::LoadSlot(objects_[index].memory).data(); }
   std::vector<std::string> descriptors() const override {
     std::vector<std::string> descriptors;
+    descriptors.reserve(objects_.size());
     for (const Object& object : objects_) {
       descriptors.push_back(object.descriptor.text);
     }
@@ -53,7 +50,12 @@ class ShmSlots final : public SlotMemory {
     transport::Descriptor descriptor;
   };
 
-  Status Make(Object& object, ByteCount capacity) {
+  // A new object unless this one is large enough and free: one whose count did not come back is never reused (settled
+  // D2).
+  Status Renew(Object& object, ByteCount capacity) {
+    if (!object.memory.empty() && object.capacity >= capacity && device::LoadSlot(object.memory).free()) {
+      return OkStatus();
+    }
     Drop(object);  // gives its pages back before the new object asks for some
     REFIT_ASSIGN_OR_RETURN(object.memory,
                            transport_.Allocate(StrCat("load-", slot_), device::LoadSlot::ObjectSize(capacity)));
