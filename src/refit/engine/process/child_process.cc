@@ -79,8 +79,13 @@ std::vector<std::string> MergedEnvironment(const std::vector<std::string>& added
 }
 
 // The watching process: ends the group when we end, however that is. Async-signal-safe calls only.
-[[noreturn]] void WatchGroup(pid_t group, int line) {
+// armed: told once no signal to our group can reach it any more.
+[[noreturn]] void WatchGroup(pid_t group, int line, int armed) {
   setsid();  // no signal that is meant for us or for the group
+  const char byte_of_news = 1;
+  if (write(armed, &byte_of_news, 1) != 1) {
+    _exit(1);
+  }
   // What we have open must not outlive us, nor keep another watcher's line open.
   close_range(0, static_cast<unsigned>(line) - 1, 0);
   close_range(static_cast<unsigned>(line) + 1, ~0U, 0);
@@ -220,12 +225,27 @@ Status ChildProcess::StartWatcher() {
   if (pipe2(line, O_CLOEXEC) != 0) {
     return Unavailable(StrCat("cannot watch process ", pid_, ": ", ErrorText(errno)));
   }
+  int armed[2];
+  if (pipe2(armed, O_CLOEXEC) != 0) {
+    const int error = errno;
+    close(line[0]);
+    close(line[1]);
+    return Unavailable(StrCat("cannot watch process ", pid_, ": ", ErrorText(error)));
+  }
   const pid_t group = pid_;
-  const auto [pid, error] = Forker::Instance().Fork([&] { WatchGroup(group, line[0]); });
+  const auto [pid, error] = Forker::Instance().Fork([&] { WatchGroup(group, line[0], armed[1]); });
   close(line[0]);
+  close(armed[1]);
   watcher_pid_ = pid;
   watcher_line_ = line[1];
-  return pid > 0 ? OkStatus() : Unavailable(StrCat("cannot watch process ", pid_, ": ", ErrorText(error)));
+  // Not before it has left our group: whoever kills that group at once would take the watcher along.
+  char byte = 0;
+  ssize_t got;
+  do {
+    got = read(armed[0], &byte, 1);
+  } while (got < 0 && errno == EINTR);
+  close(armed[0]);
+  return pid > 0 && got == 1 ? OkStatus() : Unavailable(StrCat("cannot watch process ", pid_, ": ", ErrorText(error)));
 }
 
 void ChildProcess::StopWatcher() {
