@@ -28,8 +28,8 @@ using weights::Architecture;
 using weights::ModelConfig;
 
 constexpr ByteCount kConfigMax = kMiB;
-constexpr std::size_t kSampleCount = 65536;  // a 16-bit random number picks one
-constexpr std::size_t kChunk = 512 * 1024;   // elements generated per write
+constexpr std::size_t kSampleCount = 65536;              // a 16-bit random number picks one
+constexpr std::size_t kChunk = std::size_t{512} * 1024;  // elements generated per write
 
 using Samples = std::vector<std::uint16_t>;  // BF16 bit patterns
 
@@ -249,10 +249,11 @@ Status WriteAlteredCheckpoint(const std::string& source_folder, const std::strin
   REFIT_RETURN_IF_ERROR(writer->Finish());
   for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
     std::error_code error;
-    if (std::filesystem::exists(source_folder + "/" + name, error)) {
-      REFIT_ASSIGN_OR_RETURN(const std::string text, ReadFile(source_folder + "/" + name, 100 * kMiB));
-      REFIT_RETURN_IF_ERROR(WriteFile(draft->draft_path() + "/" + name, text));
+    if (!std::filesystem::exists(source_folder + "/" + name, error)) {
+      continue;
     }
+    REFIT_ASSIGN_OR_RETURN(const std::string text, ReadFile(source_folder + "/" + name, 100 * kMiB));
+    REFIT_RETURN_IF_ERROR(WriteFile(draft->draft_path() + "/" + name, text));
   }
   return draft->Publish(FolderDraft::Taken::kRefuse);
 }
