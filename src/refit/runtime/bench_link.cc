@@ -18,6 +18,7 @@
 #include "refit/rpc/policy_rpc.h"
 #include "refit/runtime/load_puller.h"
 #include "refit/runtime/load_sender.h"
+#include "refit/runtime/median.h"
 #include "refit/runtime/receiver_memory.h"
 
 namespace refit::runtime {
@@ -27,11 +28,6 @@ constexpr Duration kDeadline = std::chrono::seconds(60);
 constexpr Duration kSourceDeadline = std::chrono::seconds(120);  // reads a checkpoint, fills a GPU
 constexpr SlotIndex kMeasured{0};
 constexpr SlotIndex kCeiling{1};  // slots of its own: one that holds everything
-
-double Median(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
-}
 
 class SourceService final : public rpc::PolicyHandler {
  public:

@@ -13,6 +13,7 @@
 #include "refit/rpc/controller_rpc.h"
 #include "refit/runtime/agent_host.h"
 #include "refit/runtime/controller_host.h"
+#include "refit/runtime/median.h"
 #include "refit/runtime/policy_host.h"
 #include "refit/runtime/source.h"
 
@@ -21,11 +22,6 @@ namespace {
 
 constexpr Duration kSyncBudget = std::chrono::seconds(300);
 constexpr Duration kRegisterDeadline = std::chrono::seconds(30);
-
-double Median(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
-}
 
 // One refit; the seconds of its send: start of the pack to the last load released.
 Result<double> SendSeconds(rpc::ControllerClient& client, int number) {
