@@ -102,7 +102,7 @@ class GpuPacker final : public LoadPacker {
   std::size_t depth() const override { return 2; }
 
   Status Start(const stream::PackedBucket& packed, device::Memory slot) override {
-    Started& started = started_.emplace_back();
+    Started started;
     started.packed = &packed;
     std::vector<device::GpuCopy> copies;
     copies.reserve(packed.copies.size());
@@ -127,6 +127,7 @@ class GpuPacker final : public LoadPacker {
       REFIT_RETURN_IF_ERROR(queue_.Hash(parts, started.sums));
     }
     REFIT_ASSIGN_OR_RETURN(started.ticket, queue_.Mark());
+    started_.push_back(std::move(started));  // its sums stay where the queue writes them
     return OkStatus();
   }
 
