@@ -15,6 +15,8 @@ import re
 import sys
 import tomllib
 
+from rule_ids import RULE, defined_rules, listed_rules
+
 CODE = {".h", ".cc"}
 TEXT = CODE | {".py", ".sh", ".md", ".txt", ".toml", ".cmake", ".proto", ".yaml", ".json", ""}
 SPDX = "SPDX-License-Identifier: Apache-2.0"
@@ -22,7 +24,6 @@ SPDX = "SPDX-License-Identifier: Apache-2.0"
 TEST_FILE = re.compile(r"(_test(_\w+)?|_fuzz|_double)\.(cc|h)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
-RULE = re.compile(r"\b(?:RC|RX)-[A-Z]+-[A-Z]?\d+\b")
 # What does not count as code. A quote inside a number (1'000) begins no character.
 NOT_CODE = re.compile(
     r'//[^\n]*|/\*.*?\*/'                          # comments
@@ -53,16 +54,6 @@ def within(folder, ancestor):
 
 def is_test(path):
     return path.startswith(("tests/", "examples/")) or TEST_FILE.search(path) is not None
-
-
-def listed_rules(text):
-    """The rules that a page lists: RC-A-01, also as RC-A-01…04 and RC-A-01, -03, -05…07."""
-    rules = set()
-    for family, numbers in re.findall(r"\b((?:RC|RX)-[A-Z]+)((?:,? ?-[A-Z]?\d+(?:…\d+)?)+)", text):
-        for letter, first, last in re.findall(r"-([A-Z]?)(\d+)(?:…(\d+))?", numbers):
-            for number in range(int(first), int(last or first) + 1):
-                rules.add(f"{family}-{letter}{number:0{len(first)}}")
-    return rules
 
 
 class Tidy:
@@ -235,7 +226,7 @@ class Tidy:
         known = set()
         for path, text in self.texts.items():
             if path.startswith("docs/spec/"):
-                known |= {m.group(1) for m in re.finditer(r"^\| *((?:RC|RX)-[A-Z]+-[A-Z]?\d+)\b", text, re.M)}
+                known |= defined_rules(text).keys()
         return known
 
     def check_scope(self, known):
