@@ -10,7 +10,7 @@ BUILD := build
 # `make demo ARGS="--model DIR"`: what follows `refit demo`.
 ARGS ?=
 
-.PHONY: help deps configure build model nixl demo test test-sglang test-sglang-full bench lint mutants coverage fuzz clean
+.PHONY: help deps configure build model nixl demo test test-sglang test-sglang-full bench lint rules mutants coverage fuzz clean
 
 help:
 	@echo 'make deps      installs the packages that building needs (root, or sudo)'
@@ -20,6 +20,7 @@ help:
 	@echo 'make test-sglang  unmodified SGLang servers on the CPU (installs two, 12 GB, once); test-sglang-full: every TP size'
 	@echo 'make bench     the shared-memory path against what this memory can do'
 	@echo 'make lint      layers, banned words, format; clang-tidy on the files you changed'
+	@echo 'make rules     what proves each rule of the contract; tools/rules.py RC-KILL-05 for one'
 	@echo 'make mutants   planted bugs: each must turn a test red'
 	@echo 'make coverage  the core under sanitizers, its lines counted'
 	@echo 'make fuzz      libFuzzer on every parser, SECONDS_EACH=60'
@@ -72,6 +73,9 @@ lint: deps
 	@$(STEP) mutant-tables tools/mutants.py --check
 	@$(STEP) format tools/lint.sh format
 	@$(STEP) clang-tidy tools/lint.sh tidy
+
+rules:
+	@tools/rules.py
 
 mutants: deps
 	@$(STEP) mutants-configure cmake --preset mutants --log-level=WARNING
