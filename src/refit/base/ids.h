@@ -20,7 +20,8 @@ using TpRank = StrongInt<struct TpRankTag, std::uint32_t>;                // a r
 using WeightVersion = StrongInt<struct WeightVersionTag, std::uint64_t>;  // 0: none published yet
 using Term = StrongInt<struct TermTag, std::uint32_t>;                    // a controller's reign; 0: none
 using CommandSeq = StrongInt<struct CommandSeqTag, std::uint64_t>;        // per agent, strictly increasing
-using LoadSeq = StrongInt<struct LoadSeqTag, std::uint64_t>;              // position of a load in its stream
+using LinkId = StrongInt<struct LinkIdTag, std::uint64_t>;    // a bound link of one incarnation; 0: none, never reused
+using LoadSeq = StrongInt<struct LoadSeqTag, std::uint64_t>;  // position of a load in its stream
 
 // One try of a session. Attempts of different controllers never collide (settled C12).
 struct AttemptId {

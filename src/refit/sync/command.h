@@ -25,6 +25,7 @@ namespace refit::sync {
 // ---- controller -> agent
 
 enum class AgentCommandKind : std::uint8_t {
+  kBind,           // open a proved link to each policy worker of `streams` that is not bound yet; touches no engine
   kAttempt,        // a new attempt: check the manifest, forget the old attempt; touches no engine
   kOnloadWeights,  // the steps of the envelope, one engine call each
   kPause,
@@ -36,7 +37,7 @@ enum class AgentCommandKind : std::uint8_t {
   kResumeOld,  // end where begun, onload(kv_cache), resume: serve V-1 again. Only from kOld, and only if the engine
                // holds stamp.version: this command alone names the version to resume there
   kRelease,    // release both memory tags (needs_offload)
-  kAbort,      // stop the transfer and fence it. Overtakes
+  kAbort,      // stop the transfer and fence it; where nothing runs, only say what the engine holds. Overtakes
   kHold,       // confirm paused: every earlier command is dead. Overtakes
   kKill,       // end this incarnation
 };
@@ -48,6 +49,13 @@ struct StreamSource {
   std::string address;                  // of its control channel
   Incarnation incarnation;              // of the policy worker
   std::vector<std::uint32_t> tp_ranks;  // fed by this stream; streams of one engine partition its ranks
+  LinkId link;  // that carries it, as its bind was answered; an attempt uses exactly that one (RX-BIND-06)
+
+  // The same pair, whatever carries it: nothing to bind anew (RC-BIND-04).
+  bool SamePair(const StreamSource& other) const {
+    return policy == other.policy && address == other.address && incarnation == other.incarnation &&
+           tp_ranks == other.tp_ranks;
+  }
 
   friend bool operator==(const StreamSource&, const StreamSource&) = default;
 };
@@ -57,14 +65,15 @@ struct AgentCommand {
   AgentCommandKind kind;
   Duration budget{};                                  // what is left for this command; never a timestamp (RX-TIME-01)
   std::shared_ptr<const weights::Manifest> manifest;  // kAttempt; immutable, shared by commands
-  std::vector<StreamSource> streams;                  // kAttempt
+  std::vector<StreamSource> streams;                  // kBind, kAttempt
   Digest digest;  // kEnd: the root that the senders reported; kActivate: of the members
 };
 
 enum class ReplyKind : std::uint8_t {
   kDone,
-  kFailed,  // `status` says why; the residue says what the engine now holds
-  kStale,   // a fence refused it; nothing was done
+  kFailed,   // `status` says why; the residue says what the engine now holds
+  kStale,    // a fence refused it; nothing was done
+  kUnbound,  // kAttempt: a link of it is not the one that is bound; bind again (RX-BIND-06)
 };
 
 struct TransferTotals {
@@ -83,6 +92,11 @@ struct AgentReply {
   Residue residue;
   TransferTotals totals;           // kTransfer
   bool retryable_in_place = true;  // false once the incarnation is to be killed
+  // What the agent's machine says of itself: a successor knows nothing else (RX-JRNL-04).
+  Term highest_term{};                // accepted; above the stamp's: whoever sent it is superseded (RX-LEAD-04)
+  AttemptId attempt{};                // that the machine is in
+  bool serving = false;               // not paused
+  std::vector<StreamSource> links{};  // kBind: the streams with their links
 };
 
 // ---- controller -> policy worker
@@ -117,6 +131,7 @@ struct PolicyReply {
   std::shared_ptr<const weights::Manifest> manifest;  // kLease
   Digest digest;                                      // kSend: the root of what was sent (D7)
   TransferTotals totals;                              // kSend: published once, not per receiver
+  Term highest_term{};                                // accepted
 };
 
 }  // namespace refit::sync

@@ -27,14 +27,16 @@ struct Residue {
   ResidueKind kind;
   WeightVersion version;  // kOld: what it still serves; kComplete, kMixed: what was being installed
   AttemptId attempt;      // kComplete, kMixed
-  Digest digest;          // kComplete
+  Digest digest;          // kComplete; kOld: of what it serves, zero where nobody installed it (launch weights)
 
-  static Residue Old(WeightVersion version) { return {ResidueKind::kOld, version, {}, {}}; }
+  static Residue Old(WeightVersion version, Digest digest = {}) { return {ResidueKind::kOld, version, {}, digest}; }
   static Residue Mixed(WeightVersion version, AttemptId attempt) { return {ResidueKind::kMixed, version, attempt, {}}; }
   static Residue Complete(WeightVersion version, AttemptId attempt, Digest digest) {
     return {ResidueKind::kComplete, version, attempt, digest};
   }
   static Residue Unknown() { return {ResidueKind::kUnknown, WeightVersion(0), {}, {}}; }
+
+  bool IsOld(WeightVersion of) const { return kind == ResidueKind::kOld && version == of; }
 
   friend bool operator==(const Residue&, const Residue&) = default;
 };

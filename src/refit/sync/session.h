@@ -1,9 +1,10 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One sync() as a transaction: lease -> attempt -> pause … begin -> transfer -> end -> decide -> activate.
-// Events in, effects out; no clock, no I/O. A profile is data. After it finished, its outcome says what every engine
-// holds. Recovery, retries inside one sync, and a durable commit arrive with later issues; AppendCommit is the seam.
+// One sync() as a transaction: lease -> bind -> attempt -> pause … begin -> transfer -> end -> decide -> activate, with
+// as many attempts as the profile allows. A catch-up is the same transaction for one engine and a version that is
+// committed already. Events in, effects out; no clock, no I/O. A profile is data. After it finished, its outcome says
+// what every engine holds.
 
 #pragma once
 
@@ -18,6 +19,7 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
+#include "refit/fleet/slot.h"
 #include "refit/sync/command.h"
 #include "refit/sync/profile.h"
 #include "refit/sync/residue.h"
@@ -28,14 +30,17 @@ struct EngineMember {
   SlotIndex slot;
   Incarnation incarnation;
   std::uint32_t tp_size = 1;
-  Residue residue;      // as last reported
-  bool serving = true;  // not paused when the session begins
+  Residue residue;                    // as last reported
+  bool serving = true;                // not paused when the session begins
+  AttemptId attempt{};                // that its agent is in
+  std::vector<StreamSource> links{};  // that are bound
 };
 
 struct PolicyMember {
   PolicyRank rank;
   Incarnation incarnation;
   std::string address;
+  bool retains = false;  // can still read the version that was published last: a source of catch-ups (C13)
 };
 
 // Which policy rank feeds each TP rank of each engine (settled D3, RC-TOPO-02, -08): rank i to rollout rank i when
@@ -44,12 +49,19 @@ struct PolicyMember {
 std::map<SlotIndex, std::vector<StreamSource>> MapStreams(const std::vector<PolicyMember>& policies,
                                                           const std::vector<EngineMember>& engines);
 
+enum class SessionKind : std::uint8_t {
+  kRefit,    // of the fleet, to a version that is not committed
+  kCatchUp,  // of one engine, to the version that is (RX-MEM-03)
+};
+
 struct SessionOptions {
+  SessionKind kind = SessionKind::kRefit;
   Profile profile;
   RunId run;
-  AttemptId attempt;
-  WeightVersion version;                             // to publish
-  WeightVersion committed;                           // V-1
+  AttemptId attempt;                                 // the first one; a retry counts on
+  WeightVersion version;                             // to publish, or to catch up with
+  WeightVersion committed;                           // V-1; of a catch-up: version
+  std::optional<Digest> digest;                      // of a catch-up: what the version means
   std::string source;                                // for kLease; empty: each worker's default
   Instant deadline;                                  // of the whole sync
   std::vector<EngineMember> engines;                 // by slot
@@ -70,6 +82,11 @@ struct AgentLost {
   Incarnation incarnation;
   Status status;
 };  // unreachable, or its engine died
+// It can answer nobody any more: its death is confirmed, or the router was seen without it (RX-COMMIT-03).
+struct OutOfTraffic {
+  SlotIndex slot;
+  Incarnation incarnation;
+};
 struct PolicyReplied {
   PolicyRank rank;
   PolicyReply reply;
@@ -85,7 +102,7 @@ struct Cancelled {
   Status status;
 };
 using SessionEvent =
-    std::variant<Started, AgentReplied, AgentLost, PolicyReplied, PolicyLost, CommitAppended, Cancelled>;
+    std::variant<Started, AgentReplied, AgentLost, OutOfTraffic, PolicyReplied, PolicyLost, CommitAppended, Cancelled>;
 
 // ---- effects, to be carried out in order
 struct SendToAgent {
@@ -96,12 +113,42 @@ struct SendToPolicy {
   PolicyRank rank;
   PolicyCommand command;
 };
-// decide: from here on V is published. Members are those that hold it (RX-COMMIT-01, -02).
+// decide: from here on V is published, of a catch-up: its engine may be activated. Members are those that hold it
+// (RX-COMMIT-01, -02).
+struct Member {
+  SlotIndex slot;
+  Incarnation incarnation;
+  AttemptId attempt;
+};
 struct AppendCommit {
   WeightVersion version;
   Digest digest;
-  std::vector<SlotIndex> members;
+  std::vector<Member> members;
   std::vector<std::pair<SlotIndex, std::string>> excluded;  // with the reason
+};
+// An attempt is over and fenced; the next one follows (contract §II.4).
+struct AttemptAborted {
+  AttemptId attempt;
+  AttemptId next;
+  Status status;
+  bool opened = false;
+};
+// That life is over: out of the router, killed, its slot launched anew (RX-QUAR-03). The session waits for OutOfTraffic
+// before it decides without that engine.
+struct Quarantine {
+  SlotIndex slot;
+  Incarnation incarnation;
+  std::string reason;
+};
+// Where an engine of this session has come (fleet/slot.h), for whoever keeps the slots.
+struct SlotMoved {
+  SlotIndex slot;
+  fleet::SlotState state;
+};
+// The links of an engine were proved; from here on they are its links (RC-SYNC-04).
+struct Bound {
+  SlotIndex slot;
+  std::vector<StreamSource> links;
 };
 struct EngineOutcome {
   SlotIndex slot;
@@ -118,8 +165,12 @@ struct Outcome {
   Status status;          // OK: the version was published
   WeightVersion version;  // the version that was to be published
   bool committed = false;
-  bool latch = false;   // terminal for this run (profile strict)
-  bool opened = false;  // some engine had its first `update`: the number is burned unless committed (RX-ONCE-02)
+  bool latch = false;     // terminal for this run (profile strict)
+  bool opened = false;    // some engine had its first `update`: the number is burned unless committed (RX-ONCE-02)
+  bool systemic = false;  // most engines failed alike: nobody is charged (RX-QUAR-05)
+  bool deaths_in_update = false;  // two engines died of it: no further engine is given it in this request (RX-QUAR-08)
+  bool in_doubt = false;          // the commit was not confirmed by the deadline (RX-COMMIT-10)
+  AttemptId attempt;              // the last one
   Digest digest;
   TransferTotals published;  // once, from the senders
   std::vector<EngineOutcome> engines;
@@ -130,7 +181,8 @@ struct Outcome {
 struct Finished {
   Outcome outcome;
 };
-using SessionEffect = std::variant<SendToAgent, SendToPolicy, AppendCommit, Finished>;
+using SessionEffect =
+    std::variant<SendToAgent, SendToPolicy, AppendCommit, AttemptAborted, Quarantine, SlotMoved, Bound, Finished>;
 using SessionEffects = std::vector<SessionEffect>;
 
 enum class SessionPhase : std::uint8_t {

@@ -1,0 +1,120 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One run as data: a fleet, what is asked of it, and what goes wrong when. A plan is drawn from a seed or read from a
+// scenario; a failing one is shrunk by leaving faults out. The same plan always gives the same trace.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "refit/base/status.h"
+#include "refit/base/time.h"
+#include "refit/sync/command.h"
+#include "refit/sync/engine_call.h"
+
+namespace refit::sim {
+
+enum class FaultKind : std::uint8_t {
+  // processes; target: a slot, a rank, or nothing
+  kKillEngine,    // kill -9 of the engine's server
+  kKillAgent,     // its engine dies with it
+  kFreezeEngine,  // it answers nothing until the end of the fault
+  kFreezeAgent,
+  kKillPolicy,
+  kBlockSource,       // the weights' iterator does not return
+  kKillController,    // a successor starts
+  kFreezeController,  // a successor starts meanwhile; the old one resumes
+  kSecondController,  // started although the first one lives
+  // calls; target: a slot; operation: which engine call
+  kRefuseCall,  // an explicit refusal
+  kLoseAnswer,  // it ran, nobody hears of it
+  kLoseCall,    // it did not run, nobody hears of it
+  kDieInCall,
+  kNeverHealthy,  // answers liveness, fails every generation
+  kFailProbe,     // answers after T
+  kFailLaunch,
+  kKillUnconfirmed,  // the next hard kill cannot be confirmed
+  // links; between two processes, in one direction or both
+  kPartition,
+  kSlow,  // everything on the link takes that much longer
+  kDuplicate,
+  kReorder,
+  kDrop,      // one message of the link
+  kCutData,   // the data path of a pair, while control is fine
+  kFlipBit,   // in one piece or load
+  kLateRead,  // a read of an abandoned attempt lands late; its cancel was refused
+  kFailBind,
+  // disk and router
+  kFailAppend,
+  kLateAppend,
+  kLoseRouter,    // answers nothing
+  kForgetRouter,  // restarts empty
+  kForeignEntry,  // somebody writes to the router
+  // people
+  kCancelSync,
+  kRepeatRequest,  // the answer is lost, the caller asks again
+  kConcurrentSync,
+  kChangeWeights,  // the trainer steps between two attempts
+  kAddSlot,
+  kRemoveSlot,
+};
+
+enum class ProcessKind : std::uint8_t { kController, kAgent, kPolicy, kRouter, kEngine };
+struct Process {
+  ProcessKind kind = ProcessKind::kController;
+  std::uint32_t index = 0;
+  friend bool operator==(const Process&, const Process&) = default;
+};
+
+// When: at an instant, or when a command of that kind is sent to that agent for the `skip`+1-th time.
+struct Trigger {
+  Duration at{};
+  std::optional<sync::AgentCommandKind> command;
+  std::uint32_t slot = 0;
+  std::uint32_t skip = 0;
+  friend bool operator==(const Trigger&, const Trigger&) = default;
+};
+
+struct Fault {
+  FaultKind kind = FaultKind::kKillEngine;
+  Trigger when;
+  std::uint32_t target = 0;                  // a slot or a rank
+  std::optional<sync::Operation> operation;  // of kinds about calls
+  Process from;                              // of kinds about links
+  Process to;
+  Duration lasts{};         // zero: for ever, or once
+  std::uint32_t count = 1;  // calls, messages
+  friend bool operator==(const Fault&, const Fault&) = default;
+};
+
+struct Plan {
+  std::uint64_t seed = 0;  // of delays, of everything that is not written here
+  bool strict = false;
+  sync::SessionFamily family = sync::SessionFamily::kC;
+  bool fault_tolerance = true;
+  bool router = true;
+  bool link = false;  // pieces over a link instead of loads mapped in place
+  std::uint32_t engines = 2;
+  std::uint32_t tp_size = 1;
+  std::uint32_t policies = 1;
+  std::uint32_t tensors = 6;
+  std::uint32_t load_bytes = 64;
+  std::uint32_t requests = 4;   // under faults; one more follows after healing
+  Duration request_interval{};  // between the answer of one and the next
+  Duration sync_budget{};
+  std::vector<Fault> faults;
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+Plan DrawPlan(std::uint64_t seed);
+
+// As a scenario has it: one line per setting and fault. Parse says which line it does not understand.
+std::string ToText(const Plan& plan);
+Result<Plan> ParsePlan(std::string_view text);
+
+}  // namespace refit::sim
