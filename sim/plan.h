@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,15 +40,15 @@ enum class FaultKind : std::uint8_t {
   kFailProbe,     // answers after T
   kFailLaunch,
   kKillUnconfirmed,  // the next hard kill cannot be confirmed
-  // links; between two processes, in one direction or both
+  // links; from one process to another, in that direction
   kPartition,
-  kSlow,  // everything on the link takes that much longer
-  kDuplicate,
-  kReorder,
-  kDrop,      // one message of the link
-  kCutData,   // the data path of a pair, while control is fine
-  kFlipBit,   // in one piece or load
-  kLateRead,  // a read of an abandoned attempt lands late; its cancel was refused
+  kSlow,       // everything on the link takes `by` longer
+  kDuplicate,  // `by` later
+  kReorder,    // held back by `by`
+  kDrop,       // one message of the link
+  kCutData,    // the data path of a pair, policy to agent, while control is fine; so the next three
+  kFlipBit,    // in one piece or load
+  kLateRead,   // a read of an abandoned attempt lands late; its cancel was refused
   kFailBind,
   // disk and router
   kFailAppend,
@@ -62,6 +63,7 @@ enum class FaultKind : std::uint8_t {
   kChangeWeights,  // the trainer steps between two attempts
   kAddSlot,
   kRemoveSlot,
+  kCount
 };
 
 enum class ProcessKind : std::uint8_t { kController, kAgent, kPolicy, kRouter, kEngine };
@@ -71,7 +73,7 @@ struct Process {
   friend bool operator==(const Process&, const Process&) = default;
 };
 
-// When: at an instant, or when a command of that kind is sent to that agent for the `skip`+1-th time.
+// When: at an instant; or `at` after a command of that kind was sent to that agent for the `skip`+1-th time.
 struct Trigger {
   Duration at{};
   std::optional<sync::AgentCommandKind> command;
@@ -84,9 +86,10 @@ struct Fault {
   FaultKind kind = FaultKind::kKillEngine;
   Trigger when;
   std::uint32_t target = 0;                  // a slot or a rank
-  std::optional<sync::Operation> operation;  // of kinds about calls
+  std::optional<sync::Operation> operation;  // of kinds about calls; none: whichever comes next
   Process from;                              // of kinds about links
   Process to;
+  Duration by{};            // of kSlow, kDuplicate, kReorder
   Duration lasts{};         // zero: for ever, or once
   std::uint32_t count = 1;  // calls, messages
   friend bool operator==(const Fault&, const Fault&) = default;
@@ -103,15 +106,19 @@ struct Plan {
   std::uint32_t tp_size = 1;
   std::uint32_t policies = 1;
   std::uint32_t tensors = 6;
-  std::uint32_t load_bytes = 64;
-  std::uint32_t requests = 4;   // under faults; one more follows after healing
-  Duration request_interval{};  // between the answer of one and the next
-  Duration sync_budget{};
+  std::uint32_t load_bytes = 64;                        // with a link: of a piece
+  std::uint32_t requests = 4;                           // under faults; one more follows after healing
+  Duration request_interval = std::chrono::seconds(1);  // between the answer of one and the next
+  Duration sync_budget = std::chrono::seconds(60);
   std::vector<Fault> faults;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
+// Faults of many kinds are rarely survived together, so each seed draws from a few (swarm testing).
 Plan DrawPlan(std::uint64_t seed);
+
+// OK where a configuration would be accepted and every fault names somebody who is there.
+Status CheckPlan(const Plan& plan);
 
 // As a scenario has it: one line per setting and fault. Parse says which line it does not understand.
 std::string ToText(const Plan& plan);
