@@ -28,7 +28,8 @@ PAGE = "docs/machines.md"
 ENUM = re.compile(r"^enum class (\w+(?:Phase|State))\b[^{;]*\{(.*?)\};", re.M | re.S)
 HEAD = re.compile(r"\s*(if|while|for|switch)\b(?:\s+constexpr)?\s*\(")
 LABEL = re.compile(r"\s*(?:case\s+(?:\w+::)*(\w+)|default)\s*:(?!:)")
-COMPARE = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+COMPARE = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+           ">=": operator.ge}
 NOTHING = frozenset()
 
 
@@ -258,7 +259,8 @@ def page(root):
             "from its assignments: an arrow names the method that makes it, and may need more than this state."), ""]
         lines += draw(states, machine.initial, table or machine.arrows)
         if any(states.values()):
-            lines += ["| state | |", "| --- | --- |", *(f"| {s[1:]} | {text} |" for s, text in states.items() if text), ""]
+            lines += ["| state | |", "| --- | --- |"]
+            lines += [*(f"| {state[1:]} | {text} |" for state, text in states.items() if text), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

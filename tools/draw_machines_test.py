@@ -83,7 +83,8 @@ class ArrowsTest(unittest.TestCase):
 
     def test_a_call_from_one_place_does_not_colour_another(self):
         arrows = self.arrows(("void Door::Handle(int event)",
-                              "if (phase_ == kGone) { Close(); return; }\nClose();\nif (phase_ != kShut) return;\nOpen();"),
+                              "if (phase_ == kGone) { Close(); return; }\nClose();\n"
+                              "if (phase_ != kShut) return;\nOpen();"),
                              ("void Door::Open()", "phase_ = kOpen;"),
                              ("void Door::Close()", "event_ = 1;"))
         self.assertEqual(arrows, {"Shut Open Open"})

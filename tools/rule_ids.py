@@ -5,13 +5,13 @@
 import re
 
 RULE = re.compile(r"\b(?:RC|RX)-[A-Z]+-[A-Z]?\d+\b")
-_LIST = re.compile(r"\b((?:RC|RX)-[A-Z]+)((?:,? ?-[A-Z]?\d+(?:…\d+| … -\d+)?)+)")
-_ITEM = re.compile(r"-([A-Z]?)(\d+)(?:(?:…| … -)(\d+))?")
+_LIST = re.compile(r"\b((?:RC|RX)-[A-Z]+)((?:,? ?-[A-Z]?\d+(?: ?… ?-?[A-Z]?\d+)?)+)")
+_ITEM = re.compile(r"-([A-Z]?)(\d+)(?: ?… ?-?[A-Z]?(\d+))?")
 _DEFINED = re.compile(r"^\| *((?:RC|RX)-[A-Z]+-[A-Z]?\d+)\b(.*)", re.M)
 
 
 def listed_rules(text):
-    """The rules that a text names: RC-A-01, also as RC-A-01…04, as RC-A-01 … -04 and as RC-A-01, -03, -05…07."""
+    """The rules that a text names: RC-A-01, RC-A-01…04, RC-A-01 … -04, RC-A-T1…T4, and RC-A-01, -03, -05…07."""
     rules = set()
     for family, numbers in _LIST.findall(text):
         for letter, first, last in _ITEM.findall(numbers):

@@ -100,9 +100,9 @@ class RulesTest(unittest.TestCase):
         self.assertEqual((self.rule().status, self.rule().reason), ("without proof", "only named by: gpu test, model"))
 
     def test_lists_of_rules(self):
-        self.assertEqual(listed_rules("RX-B-02, -04…06 and RC-A-01 … -03, RX-C-T1…2"),
+        self.assertEqual(listed_rules("RX-B-02, -04…06 and RC-A-01 … -03, RX-C-T1…2, RX-D-T1…T2"),
                          {"RX-B-02", "RX-B-04", "RX-B-05", "RX-B-06", "RC-A-01", "RC-A-02", "RC-A-03", "RX-C-T1",
-                          "RX-C-T2"})
+                          "RX-C-T2", "RX-D-T1", "RX-D-T2"})
 
     # What counts --------------------------------------------------------------------------------------------------
 
