@@ -47,7 +47,9 @@ struct Violation {
 
 struct RunOptions {
   Checkers on = Checkers().set();
-  std::vector<std::string>* trace = nullptr;  // every event as a line; null: only its hash is kept
+  // Every event as a line: its virtual time, one word of what it is about, the rest. The words that scenarios keep:
+  // fault, launch, agent (a command sent), reply, policy, slot, journal, router, request, answer, stop, violation.
+  std::vector<std::string>* trace = nullptr;  // null: only its hash is kept
 };
 
 struct RunResult {
