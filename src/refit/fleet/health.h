@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -65,26 +66,56 @@ class Health {
 
   void Start(Instant now);                     // without effect where it runs already (RC-MON-08)
   void Stop(Instant now, HealthEffects& out);  // answered at once, or within T + I + 5 s
-  // A life that was launched now: its grace is armed. Replaces the slot's life before.
+  // A life that was launched now: its grace is armed, once. Replaces the slot's life before.
   void Watch(SlotIndex slot, Incarnation incarnation, Instant now);
   void Forget(SlotIndex slot, Incarnation incarnation, HealthEffects& out);  // gone; a Disable that waits is answered
-  // After `resume` was answered; never for a life that is not the slot's.
+  // After `resume` was answered; never for a life that is not the slot's. Withdraws a Disable that still waits.
   void Enable(SlotIndex slot, Incarnation incarnation, Instant now);
   void Disable(SlotIndex slot, Incarnation incarnation, HealthEffects& out);  // answered by Quiet, at once or later
   void OnProbeEnded(SlotIndex slot, Incarnation incarnation, std::uint64_t probe, const Status& status, Instant now,
                     HealthEffects& out);
   void OnKillEnded(SlotIndex slot, Incarnation incarnation, HealthEffects& out);
-  // What real requests saw: a success clears their streak alone.
+  // What real requests saw: a success clears their streak alone. While a life is disabled their failures are not its
+  // fault.
   void OnRequest(SlotIndex slot, Incarnation incarnation, const Status& status, HealthEffects& out);
 
   void HandleDeadline(Instant now, HealthEffects& out);
   Instant next_deadline() const;
   HealthPhase phase() const { return phase_; }
-  bool probing(SlotIndex slot) const;
+  bool probing(SlotIndex slot) const;  // a probe of its life is in flight
 
  private:
+  struct Life {
+    Incarnation incarnation;
+    Instant grace;               // no probe before
+    Instant next_probe;          // kept while disabled: short phases must not put probing off for ever
+    std::uint64_t probe = 0;     // in flight; 0: none
+    Instant probe_deadline;      // of that one
+    std::uint32_t failures = 0;  // of probes, in a row
+    std::uint32_t request_failures = 0;
+    bool enabled = false;
+    bool disabling = false;  // Quiet is owed
+    bool unhealthy = false;  // said so; nothing brings it back
+    bool killing = false;    // since then, until OnKillEnded
+  };
+
+  Life* Find(SlotIndex slot, Incarnation incarnation);
+  bool MayProbe(const Life& life) const;
+  Instant DueAt(const Life& life) const;
+  void EndProbe(SlotIndex slot, Life& life, const Status& status, HealthEffects& out);
+  void Judge(SlotIndex slot, Life& life, const Status& status, HealthEffects& out);
+  static void SayUnhealthy(SlotIndex slot, Life& life, std::string reason, HealthEffects& out);
+  static void AnswerDisable(SlotIndex slot, Life& life, HealthEffects& out);
+  void AnswerStop(HealthEffects& out);
+  void EndStop(std::size_t in_flight, HealthEffects& out);
+  std::size_t InFlight() const;
+
   HealthOptions options_;
   HealthPhase phase_ = HealthPhase::kOff;
+  Instant stop_deadline_ = kNever;
+  std::uint64_t last_probe_ = 0;
+  std::map<SlotIndex, Life> lives_;
+  std::vector<Quiet> owed_;  // to lives that were replaced, at the next deadline
 };
 
 }  // namespace refit::fleet

@@ -47,6 +47,9 @@ class KillPath {
   KillPhase phase() const { return phase_; }
 
  private:
+  void Enter(KillPhase phase, Instant now, KillPathEffects& out);
+  void End(bool confirmed, KillPathEffects& out);
+
   Duration graceful_;
   KillPhase phase_ = KillPhase::kIdle;
   Instant deadline_ = kNever;

@@ -29,7 +29,9 @@ struct Offload {  // release both tags, take the weights' memory back; of a flee
   Incarnation incarnation;
   Duration budget{};
 };
-struct RollBack {  // by the kill path; answered by OnRolledBack. incarnation zero: its launch was not answered yet
+// By the kill path, answered by OnRolledBack. Of every slot of the attempt, also where the launch failed: who knows how
+// far it got (RC-KILL-02). incarnation zero: its launch was not answered; once more, with the life, if it is later.
+struct RollBack {
   SlotIndex slot;
   Incarnation incarnation;
 };
@@ -50,7 +52,7 @@ using RecoveryEffects = std::vector<RecoveryEffect>;
 struct RecoveryOptions {
   std::vector<SlotIndex> slots;  // empty ones, at least one (RC-REC-02: nothing starts a recovery of none)
   bool needs_offload = false;
-  Duration launch_budget{};  // of each launch
+  Duration launch_budget{};  // of each launch, of the offload, and of the rollback: three in all
 };
 
 enum class RecoveryPhase : std::uint8_t { kIdle, kLaunching, kOffloading, kRollingBack, kEnded };
@@ -74,8 +76,28 @@ class Recovery {
   bool concerns(SlotIndex slot) const;
 
  private:
+  struct Slot {
+    Incarnation incarnation;  // zero: not launched yet
+    bool offloaded = false;
+    bool rolled_back = false;
+    bool confirmed = false;
+  };
+
+  Slot* Find(SlotIndex slot, Incarnation incarnation);
+  bool all_launched() const;
+  bool all_offloaded() const;
+  bool all_rolled_back() const;
+  void Launched(Instant now, RecoveryEffects& out);
+  void Fail(const Status& status, RecoveryEffects& out);
+  void Succeed(RecoveryEffects& out);
+  void EndRollback(RecoveryEffects& out);
+
   RecoveryOptions options_;
   RecoveryPhase phase_ = RecoveryPhase::kIdle;
+  std::map<SlotIndex, Slot> slots_;
+  Status error_;                        // the first
+  Instant deadline_ = kNever;           // of the phase
+  Instant rollback_deadline_ = kNever;  // of all of it
 };
 
 }  // namespace refit::fleet
