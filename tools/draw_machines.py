@@ -8,9 +8,9 @@
 
 A machine is an `enum class XPhase` or `XState` of a core folder. If there is a table of such arrows,
 `constexpr … k…Arrows[] = {{kFrom, kTo}, …};`, its rows are drawn, labelled with their comments. Else the assignments of
-a class's member of that type are, in its .cc files, labelled with their methods. From which states one is reached is
-read off the conditions on that member, the guards, switches and calls around it. Nothing else is looked at, so an arrow
-may need more than its state; none is missing.
+a class's member of that type are, in methods in .cc files, labelled with the method. From which states one is reached
+is read off the conditions on that member, the guards, switches and calls around it. Nothing else is looked at, so an
+arrow may need more than its state.
 """
 
 import collections
@@ -83,7 +83,10 @@ class Machine:
             for match in re.finditer(rf"^\w[^;{{}}]*?\b{name}::(\w+)\(([^;{{]*)\)[^;{{}}()]*\{{", code, re.M):
                 self.methods[match.group(1)].append(code[match.end():closing(code, match.end() - 1) - 1])
         calls = "|".join(method for method in self.methods if method != name)
-        self.events = re.compile(rf"(?<![\w.>])(?:{self.member}\s*=(?!=)|(?P<call>{calls or '$'})\()")
+        self.events = re.compile(rf"(?<![\w.>:])(?:{self.member}\s*=(?!=)|(?P<call>{calls or '$'})\()")
+        # Methods that assign an argument: their calls count as assignments.
+        self.setters = {method for method, bodies in self.methods.items()
+                        if any(re.search(rf"\b{self.member} = (?!k[A-Z])[a-z]\w*;", body) for body in bodies)}
         # What a method makes of each state in which it is called.
         self.after = {(m, s): NOTHING for m in self.methods if re.search(rf"\b{m}\(", public) for s in states}
         before = None
@@ -183,13 +186,14 @@ class Machine:
         """The states after an expression: its assignments and its calls of methods of the class."""
         after = NOTHING
         for event in self.events.finditer(text):
-            if event.group("call"):
-                for key in ((event.group("call"), state) for state in states):
-                    after |= self.after.setdefault(key, NOTHING)
-            else:
-                targets = self.all.intersection(re.findall(r"\bk\w+", text[event.end():])) or self.all
+            call, now = event.group("call"), states
+            end = closing(text, event.end() - 1) if call else len(text)
+            targets = self.all.intersection(re.findall(r"\bk\w+", text[event.end():end]))
+            if call in self.setters or not call and (targets or self.method not in self.setters):
+                targets = targets or self.all
                 self.arrows |= {(source, target, self.method) for source in states for target in targets - {source}}
-                after |= targets if states else NOTHING
+                now = targets if states else NOTHING
+            after |= now if not call else frozenset().union(*(self.after.setdefault((call, s), NOTHING) for s in now))
         return after | states if "{" in text or not self.events.search(text) else after
 
 

@@ -89,6 +89,13 @@ class ArrowsTest(unittest.TestCase):
                              ("void Door::Close()", "event_ = 1;"))
         self.assertEqual(arrows, {"Shut Open Open"})
 
+    def test_a_call_of_a_method_that_assigns_its_argument_is_an_assignment(self):
+        self.assertEqual(self.arrows(("void Door::Handle(int event)", "if (phase_ == kShut) { Enter(Phase::kOpen); }"),
+                                     ("void Door::Enter(Phase phase)",
+                                      "phase_ = phase;\nif (phase_ == kOpen) { Close(); }"),
+                                     ("void Door::Close()", "phase_ = kGone;")),
+                         {"Shut Open Handle", "Open Gone Close"})
+
     def test_another_objects_member_and_another_class_are_not_this_machine(self):
         self.assertEqual(self.arrows(("void Other::Start()", "phase_ = kOpen;"),
                                      ("void Door::Handle(int event)", "other->phase_ = kOpen; other.Open();"),

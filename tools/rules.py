@@ -117,7 +117,7 @@ def is_test_file(path):
 def readers(path):
     """What reads the file at this path: a function of its text, or None."""
     if fnmatch.fnmatch(path, "sim/scenarios/*.txt"):
-        return lambda text: proofs_in_comments("scenario", path, text)
+        return lambda text: proofs_in_comments("scenario", path, text.split("\n---\n")[0])  # below: what happened
     if fnmatch.fnmatch(path, "sim/planted/*.txt"):
         return lambda text: proofs_of_rows("planted", path, text)
     if fnmatch.fnmatch(path, "models/*.pml"):

@@ -83,7 +83,7 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(self.rule("RC-A-02").status, "without proof")
 
     def test_a_scenario_names_rules_in_its_comments_only(self):
-        self.write("sim/scenarios/kill.txt", "# RC-A-01\nstep RC-A-02\n")
+        self.write("sim/scenarios/kill.txt", "# RC-A-01\nstep RC-A-02\n---\n# RC-A-02\n")
         self.assertEqual(self.proofs("RC-A-01"), [("scenario", "kill", 1)])
         self.assertEqual(self.proofs("RC-A-02"), [])
 
