@@ -123,5 +123,7 @@ Status CheckPlan(const Plan& plan);
 // As a scenario has it: one line per setting and fault. Parse says which line it does not understand.
 std::string ToText(const Plan& plan);
 Result<Plan> ParsePlan(std::string_view text);
+// The same, over what the plan has already, and without CheckPlan.
+Status ReadInto(std::string_view text, Plan& plan);
 
 }  // namespace refit::sim

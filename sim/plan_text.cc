@@ -405,8 +405,7 @@ std::string ToText(const Plan& plan) {
   return text;
 }
 
-Result<Plan> ParsePlan(std::string_view text) {
-  Plan plan;
+Status ReadInto(std::string_view text, Plan& plan) {
   std::set<std::string_view> seen;
   for (std::uint32_t number = 1; !text.empty(); ++number) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -419,6 +418,12 @@ Result<Plan> ParsePlan(std::string_view text) {
       return status.WithContext(StrCat("line ", number));
     }
   }
+  return OkStatus();
+}
+
+Result<Plan> ParsePlan(std::string_view text) {
+  Plan plan;
+  REFIT_RETURN_IF_ERROR(ReadInto(text, plan));
   REFIT_RETURN_IF_ERROR(CheckPlan(plan));
   return plan;
 }

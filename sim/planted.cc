@@ -1,0 +1,143 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sim/planted.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+
+#include "refit/base/check.h"
+#include "refit/base/mutant.h"
+#include "refit/base/str.h"
+
+namespace refit::sim {
+namespace {
+
+std::vector<std::string> Split(std::string_view text, std::string_view at) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t begin = text.find_first_not_of(at);
+    if (begin == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(begin);
+    parts.emplace_back(text.substr(0, text.find_first_of(at)));
+    text.remove_prefix(parts.back().size());
+  }
+}
+
+Result<Checkers> CheckersOf(std::string_view text) {
+  Checkers checkers;
+  for (const std::string& name : Split(text, ",")) {
+    std::size_t at = 0;
+    while (at < checkers.size() && ToString(static_cast<Checker>(at)) != name) {
+      ++at;
+    }
+    if (at == checkers.size()) {
+      return InvalidArgument(StrCat("there is no checker ", name), "names are those of sim/run.h, like INV-2 or S4");
+    }
+    checkers.set(at);
+  }
+  return checkers;
+}
+
+Result<PlantedRow> RowFrom(const std::vector<std::string>& words) {
+  PlantedRow row;
+  if (words.size() < 4) {
+    return InvalidArgument("a row has at least four words", "write NAME MUTANTS CHECKERS BUDGET [SETTING=VALUE …]");
+  }
+  row.name = words[0];
+  row.mutants = Split(words[1], "+");
+  row.by_text = words[2];
+  REFIT_ASSIGN_OR_RETURN(row.by, CheckersOf(words[2]));
+  const auto [end, error] = std::from_chars(words[3].data(), words[3].data() + words[3].size(), row.budget);
+  if (error != std::errc() || *end != '\0' || row.budget == 0) {
+    return InvalidArgument(StrCat("'", words[3], "' is no number of runs"), "write a budget, like 20000");
+  }
+  for (std::size_t i = 4; i < words.size(); ++i) {
+    row.settings += words[i] + "\n";
+    std::replace(row.settings.begin(), row.settings.end(), '=', ' ');
+  }
+  Plan plan;
+  REFIT_RETURN_IF_ERROR(ReadInto(row.settings, plan));
+  return row;
+}
+
+}  // namespace
+
+Result<std::vector<PlantedRow>> ParsePlanted(std::string_view text) {
+  std::vector<PlantedRow> rows;
+  std::uint32_t number = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    ++number;
+    const std::vector<std::string> words = Split(line, " \t\r");
+    if (words.empty() || words.front().starts_with('#')) {
+      continue;
+    }
+    const Result<PlantedRow> row = RowFrom(words);
+    if (!row.ok()) {
+      return row.status().WithContext(StrCat("line ", number));
+    }
+    rows.push_back(*row);
+  }
+  return rows;
+}
+
+Plan DrawPlanWith(std::uint64_t seed, std::string_view settings) {
+  const Plan drawn = DrawPlan(seed);
+  if (settings.empty()) {
+    return drawn;
+  }
+  Plan plan = drawn;
+  plan.faults.clear();
+  const auto override = [&] { REFIT_CHECK(ReadInto(settings, plan).ok(), "ParsePlanted has read these settings"); };
+  override();
+  if (!CheckPlan(plan).ok()) {  // strict and the sizes that were drawn
+    plan.engines = 2;
+    plan.tp_size = 1;
+    plan.policies = 2;
+    override();
+  }
+  for (const Fault& fault : drawn.faults) {
+    plan.faults.push_back(fault);
+    if (!CheckPlan(plan).ok()) {
+      plan.faults.pop_back();
+    }
+  }
+  return plan;
+}
+
+PlantedResult RunPlanted(const PlantedRow& row, std::uint32_t jobs, RunResult (*run)(const Plan&, const RunOptions&)) {
+  PlantedResult result;
+  BatchOptions options;
+  options.seeds = row.budget;
+  options.jobs = jobs;
+  options.on = row.by;
+  options.stop_after = 1;
+  options.run = run;
+  options.draw = [&row](std::uint64_t seed) { return DrawPlanWith(seed, row.settings); };
+  mutant::ChooseAll(row.mutants);
+  const Batch search = RunBatch(options);
+  result.runs = search.totals.runs;
+  for (const Failure& failure : search.failures) {
+    const bool named = failure.checker != "died" && failure.checker != "hung";
+    result.found = result.found || named;
+    (named ? result.by : result.other) = failure;
+  }
+  // The seeds up to the one that showed it, and as many again: enough to meet it elsewhere, and bounded.
+  options.on = ~row.by;
+  options.seeds = std::min(row.budget, std::max<std::uint64_t>(2 * result.runs, 500));
+  const Batch others = RunBatch(options);
+  mutant::ChooseAll({});
+  result.others = others.totals.runs;
+  if (!others.failures.empty()) {
+    result.other = others.failures.front();
+  }
+  result.only_by_those = result.other.checker.empty();
+  return result;
+}
+
+}  // namespace refit::sim

@@ -1,0 +1,50 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Planted bugs (settled C19): a simulator that nobody has seen fail proves nothing. A row of sim/planted/*.txt is
+//
+//   NAME MUTANTS CHECKERS BUDGET [SETTING=VALUE …]
+//   M1+M6 RX-ID-01/no-term+RX-COMMIT-04/any-digest INV-1,INV-2 20000 link=on
+//
+// Within that many runs one of the named checkers must report it; with those off nobody may.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "refit/base/status.h"
+#include "sim/batch.h"
+#include "sim/run.h"
+
+namespace refit::sim {
+
+struct PlantedRow {
+  std::string name;
+  std::vector<std::string> mutants;
+  Checkers by;
+  std::string by_text;
+  std::uint64_t budget = 0;
+  std::string settings;  // lines of a plan that go before what is drawn
+};
+Result<std::vector<PlantedRow>> ParsePlanted(std::string_view text);
+
+struct PlantedResult {
+  bool found = false;
+  bool only_by_those = false;
+  Failure by;                // found: the first
+  Failure other;             // by a checker that the row does not name
+  std::uint64_t runs = 0;    // until it was found
+  std::uint64_t others = 0;  // runs with the row's checkers off
+  bool ok() const { return found && only_by_those; }
+};
+// The mutants of the row are active in the workers alone.
+PlantedResult RunPlanted(const PlantedRow& row, std::uint32_t jobs,
+                         RunResult (*run)(const Plan&, const RunOptions&) = Run);
+
+// The drawn plan with these settings, without the faults that they make impossible.
+Plan DrawPlanWith(std::uint64_t seed, std::string_view settings);
+
+}  // namespace refit::sim
