@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -21,6 +20,8 @@
 #include "refit/base/check.h"
 #include "refit/base/prng.h"
 #include "refit/base/str.h"
+#include "refit/base/time.h"
+#include "refit/exec/clock.h"
 
 namespace refit::sim {
 namespace {
@@ -174,9 +175,7 @@ class Crew {
   }
 
  private:
-  static double Now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  }
+  static double Now() { return ToSeconds(exec::Now().time_since_epoch()); }
   std::span<Worker> workers() { return {shared_->workers, jobs_}; }
 
   void Start(Worker& worker) {

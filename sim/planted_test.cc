@@ -16,51 +16,51 @@ namespace {
 RunResult FakeRun(const Plan& plan, const RunOptions& options) {
   RunResult result;
   const auto on = [&](Checker checker) { return options.on.test(static_cast<std::size_t>(checker)); };
-  if (mutant::Active("RX-A-01/a") && mutant::Active("RX-B-01/b") && plan.seed >= 30 && on(Checker::kInv2)) {
+  if (mutant::Active("first/a") && mutant::Active("second/b") && plan.seed >= 30 && on(Checker::kInv2)) {
     result.violations.push_back({Checker::kInv2, Duration(1), "seen"});
-  } else if (mutant::Active("RX-C-01/c") && plan.seed >= 31 && on(Checker::kS4)) {
+  } else if (mutant::Active("third/c") && plan.seed >= 31 && on(Checker::kS4)) {
     result.violations.push_back({Checker::kS4, Duration(1), "seen as well"});
   }
   return result;
 }
 
 TEST(Planted, RowsAreRead) {
-  const auto rows = ParsePlanted("# both\nM1+M6 RX-A-01/a+RX-B-01/b INV-1,INV-2 200 link=on tp=2\n\n");
+  const auto rows = ParsePlanted("# both\nM1+M6 first/a+second/b INV-1,INV-2 200 link=on tp=2\n\n");
   ASSERT_TRUE(rows.ok()) << rows.status().ToString();
   ASSERT_EQ(rows->size(), 1U);
   const PlantedRow& row = rows->front();
   EXPECT_EQ(row.name, "M1+M6");
-  EXPECT_EQ(row.mutants, (std::vector<std::string>{"RX-A-01/a", "RX-B-01/b"}));
+  EXPECT_EQ(row.mutants, (std::vector<std::string>{"first/a", "second/b"}));
   EXPECT_EQ(row.by.count(), 2U);
   EXPECT_EQ(row.budget, 200U);
   EXPECT_EQ(row.settings, "link on\ntp 2\n");
 }
 
 TEST(Planted, ARowThatCannotBeReadSaysItsLine) {
-  EXPECT_NE(ParsePlanted("\nM1 RX-A-01/a INV-9 20").status().message().find("line 2: there is no checker INV-9"),
+  EXPECT_NE(ParsePlanted("\nM1 first/a INV-9 20").status().message().find("line 2: there is no checker INV-9"),
             std::string::npos);
-  EXPECT_NE(ParsePlanted("M1 RX-A-01/a INV-1 many").status().message().find("line 1"), std::string::npos);
-  EXPECT_NE(ParsePlanted("M1 RX-A-01/a INV-1").status().message().find("four words"), std::string::npos);
-  EXPECT_NE(ParsePlanted("M1 RX-A-01/a INV-1 20 link=maybe").status().message().find("no value of link"),
+  EXPECT_NE(ParsePlanted("M1 first/a INV-1 many").status().message().find("line 1"), std::string::npos);
+  EXPECT_NE(ParsePlanted("M1 first/a INV-1").status().message().find("four words"), std::string::npos);
+  EXPECT_NE(ParsePlanted("M1 first/a INV-1 20 link=maybe").status().message().find("no value of link"),
             std::string::npos);
 }
 
 TEST(Planted, IsFoundByItsCheckersAloneWithinItsBudget) {
-  const PlantedRow row = ParsePlanted("M1+M6 RX-A-01/a+RX-B-01/b INV-2 200")->front();
+  const PlantedRow row = ParsePlanted("M1+M6 first/a+second/b INV-2 200")->front();
   const PlantedResult result = RunPlanted(row, 2, FakeRun);
   EXPECT_TRUE(result.ok());
   EXPECT_EQ(result.by.checker, "INV-2");
   EXPECT_GE(result.by.seed, 30U);
-  EXPECT_FALSE(mutant::Active("RX-A-01/a")) << "it is active in the workers alone";
+  EXPECT_FALSE(mutant::Active("first/a")) << "it is active in the workers alone";
 }
 
 TEST(Planted, IsNotFoundWithTooSmallABudgetOrOneMutantOfTwo) {
-  EXPECT_FALSE(RunPlanted(ParsePlanted("M RX-A-01/a+RX-B-01/b INV-2 20")->front(), 1, FakeRun).found);
-  EXPECT_FALSE(RunPlanted(ParsePlanted("M RX-A-01/a INV-2 200")->front(), 1, FakeRun).found);
+  EXPECT_FALSE(RunPlanted(ParsePlanted("M first/a+second/b INV-2 20")->front(), 1, FakeRun).found);
+  EXPECT_FALSE(RunPlanted(ParsePlanted("M first/a INV-2 200")->front(), 1, FakeRun).found);
 }
 
 TEST(Planted, ARowThatForgetsACheckerFails) {
-  const PlantedRow row = ParsePlanted("M RX-A-01/a+RX-B-01/b+RX-C-01/c INV-2 200")->front();
+  const PlantedRow row = ParsePlanted("M first/a+second/b+third/c INV-2 200")->front();
   const PlantedResult result = RunPlanted(row, 2, FakeRun);
   EXPECT_TRUE(result.found);
   EXPECT_FALSE(result.only_by_those);
