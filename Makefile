@@ -10,7 +10,7 @@ BUILD := build
 # `make demo ARGS="--model DIR"`: what follows `refit demo`.
 ARGS ?=
 
-.PHONY: help deps configure build model nixl demo test test-sglang test-sglang-full bench lint rules mutants coverage fuzz clean
+.PHONY: help deps configure build model nixl demo test test-sglang test-sglang-full bench lint rules mutants sim scenarios planted coverage fuzz clean
 
 help:
 	@echo 'make deps      installs the packages that building needs (root, or sudo)'
@@ -22,6 +22,8 @@ help:
 	@echo 'make lint      layers, banned words, format; clang-tidy on the files you changed'
 	@echo 'make rules     what proves each rule of the contract; tools/rules.py RC-KILL-05 for one'
 	@echo 'make mutants   planted bugs: each must turn a test red'
+	@echo 'make sim       100,000 simulated fleets under faults; make planted: bugs that the simulator must find'
+	@echo 'make scenarios runs sim/scenarios; ARGS=--rewrite accepts what happens now'
 	@echo 'make coverage  the core under sanitizers, its lines counted'
 	@echo 'make fuzz      libFuzzer on every parser, SECONDS_EACH=60'
 	@echo 'make clean     removes the build folders'
@@ -81,6 +83,19 @@ mutants: deps
 	@$(STEP) mutants-configure cmake --preset mutants --log-level=WARNING
 	@$(STEP) mutants-build ninja -C build-mutants -j $(JOBS) $$(tools/mutants.py --programs)
 	@tools/mutants.py build-mutants
+
+SEEDS ?= 100000
+sim: configure
+	@$(STEP) sim-build ninja -C $(BUILD) -j $(JOBS) refit-sim
+	@$(STEP) sim $(BUILD)/bin/refit-sim --seeds $(SEEDS) --all-arrows $(ARGS)
+
+scenarios: configure
+	@$(STEP) sim-build ninja -C $(BUILD) -j $(JOBS) refit-sim
+	@$(STEP) scenarios $(BUILD)/bin/refit-sim --scenarios sim/scenarios $(ARGS)
+
+planted: configure
+	@$(STEP) sim-build ninja -C $(BUILD) -j $(JOBS) refit-sim refit-sim-planted
+	@$(STEP) planted $(BUILD)/bin/refit-sim --planted all $(ARGS)
 
 coverage: deps
 	@$(STEP) coverage-configure cmake --preset coverage --log-level=WARNING

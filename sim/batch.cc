@@ -78,12 +78,12 @@ void CountPlan(const Plan& plan, const RunResult& result, Totals& totals) {
   totals.steps += result.steps;
   totals.hash += Mix(plan.seed, result.trace_hash);
   for (std::size_t i = 0; i < totals.arrows.size(); ++i) {
-    totals.arrows[i] += result.arrows.test(i) ? 1 : 0;
+    totals.arrows[i] += result.arrows.test(i) ? 1U : 0U;
   }
   for (std::size_t i = 0; i < plan.faults.size(); ++i) {
     const auto kind = static_cast<std::size_t>(plan.faults[i].kind);
     ++totals.drawn[kind];
-    totals.happened[kind] += i < result.faults_happened.size() && result.faults_happened[i] ? 1 : 0;
+    totals.happened[kind] += i < result.faults_happened.size() && result.faults_happened[i] ? 1U : 0U;
   }
 }
 
