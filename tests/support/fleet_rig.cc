@@ -27,7 +27,13 @@ std::shared_ptr<const weights::Manifest> MakeManifest(std::uint64_t tensors) {
 }  // namespace
 
 FleetRig::FleetRig(RigOptions options) : options_(options) {
-  control::ControllerOptions controller{kRun, kTerm, options_.profile, {}, {}, options_.keep_lease};
+  control::ControllerOptions controller;
+  controller.run = kRun;
+  controller.term = kTerm;
+  controller.profile = options_.profile;
+  controller.keep_lease = options_.keep_lease;
+  controller.command_budget = std::chrono::seconds(10);
+  controller.append_deadline = 10 * options_.budget;
   for (std::uint32_t slot = 0; slot < options_.engines; ++slot) {
     controller.slots.emplace_back(slot);
   }
@@ -207,7 +213,7 @@ void FleetRig::ToPolicy(PolicyRank rank, const peer::PolicyAgentEvent& event) {
 void FleetRig::LoseAgent(std::uint32_t slot) {
   AgentBox& box = boxes_.at(SlotIndex(slot));
   box.engine.Kill();
-  ToController(control::AgentGone{SlotIndex(slot), box.incarnation, Unavailable("connection lost")});
+  ToController(control::AgentGone{SlotIndex(slot), box.incarnation, Unavailable("connection lost"), true});
   Detach(SlotIndex(slot));
 }
 
@@ -251,22 +257,28 @@ void FleetRig::CarryOut(const control::ControllerEffects& effects) {
       if (!on_policy_command || on_policy_command(policy->rank, policy->command)) {
         ToPolicy(policy->rank, peer::PolicyCommandArrived{policy->command});
       }
-    } else if (const auto* commit = std::get_if<sync::AppendCommit>(&effect)) {
-      CheckCommit(*commit);
-      commits_.push_back(*commit);
-      if (answer_commit) {
-        ToController(sync::SessionEvent{sync::CommitAppended{commit_status}});
+    } else if (const auto* append = std::get_if<control::Append>(&effect)) {
+      const auto* commit = std::get_if<control::CommitRecord>(&append->record);
+      if (commit != nullptr) {
+        CheckCommit(*commit);
+        commits_.push_back(*commit);
       }
-    } else {
-      answers_.push_back(std::get<control::SyncAnswered>(effect));
+      if (commit == nullptr || answer_commit) {
+        ToController(control::Appended{append->append, commit == nullptr ? OkStatus() : commit_status});
+      }
+    } else if (const auto* answered = std::get_if<control::SyncAnswered>(&effect)) {
+      answers_.push_back(*answered);
+    } else if (const auto* stop = std::get_if<control::Stop>(&effect)) {
+      stopped_ = stop->exit_code;
     }
   }
 }
 
 // RX-COMMIT-01, -03: members hold the whole set and are paused; everybody else is out of traffic.
-void FleetRig::CheckCommit(const sync::AppendCommit& commit) {
+void FleetRig::CheckCommit(const control::CommitRecord& commit) {
   for (const auto& [slot, box] : boxes_) {
-    const bool member = std::find(commit.members.begin(), commit.members.end(), slot) != commit.members.end();
+    const bool member = std::any_of(commit.members.begin(), commit.members.end(),
+                                    [slot = slot](const control::CommitMember& each) { return each.slot == slot; });
     const sync::Residue& residue = box.agent->residue();
     if (member && (residue.kind != sync::ResidueKind::kComplete || residue.version != commit.version)) {
       violations_.push_back(StrCat("engine ", slot, " is a member with residue ", ToString(residue)));
@@ -290,6 +302,12 @@ void FleetRig::CarryOut(SlotIndex slot, const peer::EngineAgentEffects& effects)
       }
       Answer(slot, update->call, box.engine.Update(box.next_load, box.transfer->stamp.version, update->label));
       ++box.next_load;
+    } else if (const auto* link = std::get_if<peer::OpenLink>(&effect)) {
+      opened_links_.push_back({slot, link->source});
+      const Status status = on_link ? on_link(slot, link->source) : OkStatus();
+      ToAgent(slot, box.incarnation, peer::LinkOpened{link->link, status});
+    } else if (std::holds_alternative<peer::CloseLink>(effect)) {
+      ++closed_links_;
     } else if (const auto* start = std::get_if<peer::StartTransfer>(&effect)) {
       box.transfer = *start;
       box.next_load = 0;

@@ -63,7 +63,8 @@ class FleetRig {
   std::function<bool(SlotIndex, const sync::AgentCommand&)> on_agent_command;
   std::function<bool(SlotIndex, const sync::AgentReply&)> on_agent_reply;
   std::function<bool(PolicyRank, const sync::PolicyCommand&)> on_policy_command;
-  std::function<void(SlotIndex, std::size_t)> on_load;  // before the update of that load
+  std::function<void(SlotIndex, std::size_t)> on_load;                  // before the update of that load
+  std::function<Status(SlotIndex, const sync::StreamSource&)> on_link;  // the answer to a handshake
   Status commit_status;
   bool answer_commit = true;
   bool block_send = false;  // sources do not return
@@ -77,8 +78,11 @@ class FleetRig {
   bool sent_to_nobody(std::uint32_t rank) { return policies_.at(PolicyRank(rank)).drained; }
 
   const std::vector<std::string>& log() const { return log_; }  // engine calls, "0 pause"
-  const std::vector<sync::AppendCommit>& commits() const { return commits_; }
+  const std::vector<control::CommitRecord>& commits() const { return commits_; }
   const std::vector<sync::AgentCommand>& commands(std::uint32_t slot) { return sent_[SlotIndex(slot)]; }
+  const std::vector<std::pair<SlotIndex, sync::StreamSource>>& opened_links() const { return opened_links_; }
+  int closed_links() const { return closed_links_; }
+  int exit_code() const { return stopped_; }  // of the controller, once it had to stop
   std::vector<control::SyncAnswered> TakeAnswers() { return std::exchange(answers_, {}); }
   std::vector<std::string> Violations() const;  // of every engine that ever lived, and of the rig's own checks
 
@@ -110,7 +114,7 @@ class FleetRig {
   void CarryOut(const control::ControllerEffects& effects);
   void CarryOut(SlotIndex slot, const peer::EngineAgentEffects& effects);
   void CarryOut(PolicyRank rank, const peer::PolicyAgentEffects& effects);
-  void CheckCommit(const sync::AppendCommit& commit);
+  void CheckCommit(const control::CommitRecord& commit);
   void Answer(SlotIndex slot, std::uint64_t call, const sync::Answer& answer);
   void Feed(SlotIndex slot);    // the next load, where all its senders are sending
   void Detach(SlotIndex slot);  // its transfer is over, one way or the other
@@ -127,7 +131,10 @@ class FleetRig {
   std::deque<std::function<void()>> queue_;
   std::vector<std::string> log_;
   std::vector<std::string> violations_;
-  std::vector<sync::AppendCommit> commits_;
+  std::vector<control::CommitRecord> commits_;
+  std::vector<std::pair<SlotIndex, sync::StreamSource>> opened_links_;
+  int closed_links_ = 0;
+  int stopped_ = 0;
   std::vector<control::SyncAnswered> answers_;
   std::map<SlotIndex, std::vector<sync::AgentCommand>> sent_;
 };

@@ -1,10 +1,11 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
+//
+// Events in, effects out: requests, the gate that lets no effect out before its record is written, the latch.
 
 #include "refit/control/controller.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "refit/base/mutant.h"
@@ -14,309 +15,369 @@ namespace refit::control {
 namespace {
 
 // A caller asks again within minutes of a lost reply, not after this many other syncs.
-constexpr Duration kReleaseBudget = std::chrono::seconds(10);
 constexpr std::size_t kRecordedMax = 64;
 
 }  // namespace
 
-Controller::Controller(ControllerOptions options) : options_(std::move(options)) {
-  for (const SlotIndex slot : options_.slots) {
-    slots_[slot];
-  }
+Controller::Controller(ControllerOptions options, const JournalState* recovered)
+    : options_(std::move(options)), prng_(options_.seed), health_([this] {
+        fleet::HealthOptions health = options_.health;
+        health.probe_failures = options_.profile.probe_failures;
+        return health;
+      }()) {
   for (const PolicyRank rank : options_.policy_ranks) {
     policies_[rank];
   }
+  for (const SlotIndex index : options_.slots) {
+    slots_.emplace(index, Slot(options_.restarts));
+  }
+  if (recovered == nullptr) {
+    return;
+  }
+  committed_ = recovered->committed;
+  committed_digest_ = recovered->digest;
+  burned_ = recovered->burned;
+  attempts_ = recovered->term == options_.term ? recovered->attempts : 0;
+  latch_ = REFIT_MUTANT("RC-TERM-07/memory-only", recovered->latch, std::optional<Status>());
+  if (const auto commit = recovered->commits.find(committed_); commit != recovered->commits.end()) {
+    committed_source_ = commit->second.source;
+    for (const CommitMember& member : commit->second.members) {
+      members_.emplace(member.slot, member);
+    }
+  }
+  for (const auto& [id, outcome] : recovered->outcomes) {
+    recorded_.emplace(id, Recorded{outcome.status, std::nullopt});
+    recorded_order_.push_back(id);
+  }
+  if (recovered->intent.has_value()) {
+    const IntentRecord& intent = *recovered->intent;
+    if (intent.version > committed_) {
+      burned_ = std::max(burned_, intent.version);  // somebody may have been opened under it
+    }
+  }
+  for (const auto& [index, known] : recovered->slots) {
+    const auto found = slots_.try_emplace(index, Slot(options_.restarts)).first;
+    Slot& slot = found->second;
+    slot.incarnation = known.incarnation;
+    slot.state = recovered->retired.contains(index) ? fleet::SlotState::kRetired : fleet::SlotState::kEmpty;
+    // Whoever lives there says so itself; until then it may still be in traffic.
+    slot.adopting = slot.state == fleet::SlotState::kEmpty && known.state != fleet::SlotState::kEmpty;
+    slot.in_traffic = slot.adopting && options_.use_router && !known.incarnation.is_zero();
+  }
+  if (recovered->intent.has_value() && recovered->commits.contains(recovered->intent->version)) {
+    // Decided: success, whatever became of single activations (RX-COMMIT-06).
+    const IntentRecord& intent = *recovered->intent;
+    fresh_.emplace_back(Append{next_append_++, OutcomeRecord{intent.request_id, intent.version, true, OkStatus()}});
+    recorded_[intent.request_id] = Recorded{OkStatus(), std::nullopt};
+    recorded_order_.push_back(intent.request_id);
+  }
+}
+
+void Controller::Start(Instant now, ControllerEffects& out) {
+  for (ControllerEffect& effect : fresh_) {
+    appends_.push_back({std::get<Append>(effect).append, now + options_.append_deadline, false});
+  }
+  if (options_.use_router) {
+    router_.Start(now);
+  }
+  if (options_.use_fault_tolerance) {
+    health_.Start(now);
+  }
+  for (auto& [index, slot] : slots_) {
+    if (slot.state != fleet::SlotState::kEmpty) {
+      continue;
+    }
+    if (slot.adopting) {
+      slot.expected_until = now + options_.launch_budget;
+      if (slot.in_traffic) {
+        fleet::RouterEffects effects;
+        router_.Remove(index, slot.incarnation, now, effects);
+        CarryOut(std::move(effects), now);
+      }
+    } else if (options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow) {
+      slot.launch_at = now;
+    }
+  }
+  Tick(now);
+  Advance(now);
+  Flush(out);
 }
 
 void Controller::Handle(const ControllerEvent& event, Instant now, ControllerEffects& out) {
-  if (const auto* agent = std::get_if<AgentRegistered>(&event)) {
-    OnAgentRegistered(agent->member, now, out);
+  if (stopped_) {
+    return;
+  }
+  if (const auto* appended = std::get_if<Appended>(&event)) {
+    OnAppended(*appended, now);
+  } else if (const auto* agent = std::get_if<AgentRegistered>(&event)) {
+    OnAgentRegistered(agent->member, now);
   } else if (const auto* agent_gone = std::get_if<AgentGone>(&event)) {
-    OnAgentGone(*agent_gone, now, out);
+    OnAgentGone(*agent_gone, now);
+  } else if (const auto* failed = std::get_if<LaunchFailed>(&event)) {
+    const auto slot = slots_.find(failed->slot);
+    if (slot != slots_.end() && slot->second.launch == failed->launch) {
+      if (fleet::Recovery* recovery = RecoveryOf(failed->slot); recovery != nullptr) {
+        fleet::RecoveryEffects effects;
+        recovery->OnLaunchFailed(failed->slot, failed->status, effects);
+        CarryOut(std::move(effects), now);
+      }
+    }
+  } else if (const auto* shut = std::get_if<ShutDownEnded>(&event)) {
+    const auto slot = slots_.find(shut->slot);
+    if (slot != slots_.end() && slot->second.kill.has_value() && slot->second.incarnation == shut->incarnation) {
+      fleet::KillPathEffects effects;
+      slot->second.kill->OnShutDown(now, effects);
+      CarryOut(shut->slot, std::move(effects), now);
+    }
+  } else if (const auto* killed = std::get_if<KillEnded>(&event)) {
+    const auto slot = slots_.find(killed->slot);
+    if (slot != slots_.end() && slot->second.kill.has_value() && slot->second.incarnation == killed->incarnation) {
+      fleet::KillPathEffects effects;
+      slot->second.kill->OnKilled(killed->confirmed, effects);
+      CarryOut(killed->slot, std::move(effects), now);
+    }
+  } else if (const auto* probe = std::get_if<ProbeEnded>(&event)) {
+    fleet::HealthEffects effects;
+    health_.OnProbeEnded(probe->slot, probe->incarnation, probe->probe, probe->status, now, effects);
+    CarryOut(std::move(effects), now);
+  } else if (const auto* served = std::get_if<RequestServed>(&event)) {
+    fleet::HealthEffects effects;
+    health_.OnRequest(served->slot, served->incarnation,
+                      served->succeeded ? OkStatus() : Unavailable("a request failed"), effects);
+    CarryOut(std::move(effects), now);
+  } else if (const auto* routed = std::get_if<RouterAnswered>(&event)) {
+    fleet::RouterEffects effects;
+    router_.OnAnswer(routed->call, routed->status, routed->entries, now, effects);
+    CarryOut(std::move(effects), now);
   } else if (const auto* policy = std::get_if<PolicyRegistered>(&event)) {
-    OnPolicyRegistered(policy->member, now, out);
+    OnPolicyRegistered(policy->member, now);
   } else if (const auto* policy_gone = std::get_if<PolicyGone>(&event)) {
-    OnPolicyGone(*policy_gone, now, out);
+    OnPolicyGone(*policy_gone, now);
   } else if (const auto* request = std::get_if<SyncRequested>(&event)) {
-    OnSyncRequested(*request, now, out);
+    OnSyncRequested(*request, now);
+  } else if (const auto* cancel = std::get_if<SyncCancelled>(&event)) {
+    OnSyncCancelled(*cancel, now);
   } else if (std::holds_alternative<HashesTaken>(event)) {
-    ReturnLeases(out);
+    ReturnLeases();
+  } else if (const auto* added = std::get_if<SlotAdded>(&event)) {
+    OnSlotAdded(added->slot, now);
+  } else if (const auto* removed = std::get_if<SlotRemoved>(&event)) {
+    OnSlotRemoved(removed->slot, now);
   } else {
-    Forward(std::get<sync::SessionEvent>(event), now, out);
+    const auto& session = std::get<sync::SessionEvent>(event);
+    if (const auto* replied = std::get_if<sync::AgentReplied>(&session)) {
+      OnAgentReplied(*replied, now);
+    } else if (const auto* lost = std::get_if<sync::AgentLost>(&session)) {
+      Lose(lost->slot, lost->incarnation, lost->status, false, now);
+    } else if (const auto* answered = std::get_if<sync::PolicyReplied>(&session);
+               answered == nullptr || !Superseded(answered->reply.highest_term)) {
+      Forward(session, now);
+    }
   }
+  Advance(now);
+  Flush(out);
 }
 
-// ---- who is here
-
-void Controller::OnAgentRegistered(const sync::EngineMember& member, Instant now, ControllerEffects& out) {
-  const auto found = slots_.find(member.slot);
-  if (found == slots_.end()) {
-    return;  // a slot that the configuration does not name takes no part
-  }
-  Slot& slot = found->second;
-  if (slot.member.has_value() && slot.member->incarnation == member.incarnation) {
-    return;  // the same life, again: what we know of it is newer
-  }
-  if (slot.member.has_value()) {
-    const Incarnation old = slot.member->incarnation;
-    Forward(sync::AgentLost{member.slot, old, Unavailable("a new incarnation took its slot")}, now, out);
-  }
-  slot.member = member;
-  slot.version = WeightVersion(0);  // launch weights: STALE until a sync has reached it
-  slot.last_error.clear();
-}
-
-void Controller::OnAgentGone(const AgentGone& event, Instant now, ControllerEffects& out) {
-  const auto found = slots_.find(event.slot);
-  if (found == slots_.end() || !found->second.member.has_value() ||
-      found->second.member->incarnation != event.incarnation) {
+void Controller::HandleDeadline(Instant now, ControllerEffects& out) {
+  if (stopped_) {
     return;
   }
-  found->second.member.reset();
-  found->second.last_error = event.status.ToString();
-  Forward(sync::AgentLost{event.slot, event.incarnation, event.status}, now, out);
+  if (!appends_.empty() && appends_.front().deadline <= now) {
+    StopActing(kExitJournalInDoubt, DeadlineExceeded("a record of the journal was not confirmed in time"));
+    return Flush(out);
+  }
+  if (session_.has_value() && session_->next_deadline() <= now) {
+    sync::SessionEffects effects;
+    session_->HandleDeadline(now, effects);
+    CarryOut(std::move(effects), now);
+  }
+  Tick(now);
+  Advance(now);
+  Flush(out);
 }
 
-void Controller::OnPolicyRegistered(const sync::PolicyMember& member, Instant now, ControllerEffects& out) {
-  const auto found = policies_.find(member.rank);
-  if (found == policies_.end()) {
-    return;
+Instant Controller::next_deadline() const {
+  if (stopped_) {
+    return kNever;
   }
-  std::optional<sync::PolicyMember>& known = found->second.member;
-  const bool replaces = known.has_value() && known->incarnation != member.incarnation;
-  known = member;
-  if (replaces) {
-    Forward(sync::PolicyLost{member.rank, Unavailable("a new incarnation took its rank")}, now, out);
+  Instant next = session_.has_value() ? session_->next_deadline() : kNever;
+  next = std::min({next, health_.next_deadline(), options_.use_router ? router_.next_deadline() : kNever});
+  if (!appends_.empty()) {
+    next = std::min(next, appends_.front().deadline);
   }
+  if (request_.has_value() && !session_.has_value()) {
+    next = std::min(next, request_->deadline);
+  }
+  for (const fleet::Recovery& recovery : recoveries_) {
+    next = std::min(next, recovery.next_deadline());
+  }
+  for (const auto& [index, slot] : slots_) {
+    next = std::min({next, slot.expected_until, latch_.has_value() ? kNever : slot.launch_at,
+                     slot.kill.has_value() ? slot.kill->next_deadline() : kNever});
+  }
+  return next;
 }
 
-void Controller::OnPolicyGone(const PolicyGone& event, Instant now, ControllerEffects& out) {
-  const auto found = policies_.find(event.rank);
-  if (found == policies_.end() || !found->second.member.has_value() ||
-      found->second.member->incarnation != event.incarnation) {
-    return;
-  }
-  found->second.member.reset();
-  Forward(sync::PolicyLost{event.rank, event.status}, now, out);
-}
+// ---- one request at a time
 
-// ---- one sync at a time
-
-void Controller::OnSyncRequested(const SyncRequested& event, Instant now, ControllerEffects& out) {
+void Controller::OnSyncRequested(const SyncRequested& event, Instant now) {
   if (latch_.has_value() && REFIT_MUTANT("RC-TERM-02/latch-not-checked", true, false)) {
-    out.emplace_back(SyncAnswered{
+    fresh_.emplace_back(SyncAnswered{
         event.request_id,
         FailedPrecondition(StrCat("terminal: an earlier sync of this run failed for good: ", latch_->ToString()),
                            "restart the engines and the controller"),
         std::nullopt});
     return;
   }
-  if (session_.has_value() && REFIT_MUTANT("RC-SYNC-07/no-guard", true, false)) {
-    if (!event.request_id.empty() && waiting_.front() == event.request_id) {
-      waiting_.push_back(event.request_id);  // the same request again: both get the answer
+  if (request_.has_value() && REFIT_MUTANT("RC-SYNC-07/no-guard", true, false)) {
+    if (!event.request_id.empty() && request_->id == event.request_id) {
+      request_->waiting.push_back(event.request_id);  // the same request again: both get the answer
       return;
     }
-    out.emplace_back(SyncAnswered{
-        event.request_id,
-        ResourceExhausted(StrCat("busy: sync ", waiting_.front(), " is running"), "wait until it has ended"),
-        std::nullopt});
+    fresh_.emplace_back(
+        SyncAnswered{event.request_id,
+                     ResourceExhausted(StrCat("busy: sync ", request_->id, " is running"), "wait until it has ended"),
+                     std::nullopt});
     return;
   }
-  if (const auto recorded = recorded_.find(event.request_id); recorded != recorded_.end()) {
-    out.emplace_back(SyncAnswered{event.request_id, recorded->second.status, recorded->second.outcome});
+  if (const auto recorded = recorded_.find(event.request_id);
+      recorded != recorded_.end() && REFIT_MUTANT("RX-ONCE-01/run-twice", true, false)) {
+    fresh_.emplace_back(SyncAnswered{event.request_id, recorded->second.status, recorded->second.outcome});
     return;
   }
   stale_ = REFIT_MUTANT("RC-SYNC-01/clear-early", true, false);
-  if (Status here = CheckRegistered(); !here.ok()) {
-    out.emplace_back(SyncAnswered{event.request_id, std::move(here), std::nullopt});
+  poisoned_ = false;
+  cancelled_.reset();
+  request_ = Request{.id = event.request_id,
+                     .source = event.source,
+                     .deadline = now + event.budget,
+                     .waiting = {event.request_id},
+                     .version = {}};
+  if (catching_up_.has_value()) {  // it gives way, and its engine is taken in (C13)
+    Forward(sync::Cancelled{Aborted("a sync takes the engine in")}, now);
+  }
+}
+
+void Controller::OnSyncCancelled(const SyncCancelled& event, Instant now) {
+  if (!request_.has_value() || request_->id != event.request_id) {
     return;
   }
-  StartSession(event, now, out);
-}
-
-// Every policy worker, and as many engines as the profile must have serve the version.
-Status Controller::CheckRegistered() const {
-  if (slots_.empty() || policies_.empty()) {
-    return FailedPrecondition(StrCat("the job has ", slots_.size(), " engines and ", policies_.size(), " policy ranks"),
-                              "configure at least one of each");
+  const Status status(StatusCode::kCancelled, StrCat("sync ", event.request_id, " was cancelled"));
+  if (session_.has_value() && !catching_up_.has_value()) {
+    return Forward(sync::Cancelled{status}, now);
   }
-  std::string missing;
-  const auto add = [&missing](const std::string& name) { missing += missing.empty() ? name : StrCat(", ", name); };
-  std::size_t engines = 0;
-  for (const auto& [rank, policy] : policies_) {
-    if (!policy.member.has_value()) {
-      add(StrCat("policy rank ", rank));
+  for (fleet::Recovery& recovery : recoveries_) {
+    if (options_.profile.recover_when == sync::RecoverWhen::kSync) {
+      fleet::RecoveryEffects effects;
+      recovery.Cancel(status, effects);
+      CarryOut(std::move(effects), now);
     }
   }
-  for (const auto& [index, slot] : slots_) {
-    engines += slot.member.has_value() ? 1U : 0U;
-  }
-  const std::size_t needed = options_.profile.min_serving == 0 ? slots_.size() : options_.profile.min_serving;
-  if (engines < std::max<std::size_t>(needed, 1)) {
-    for (const auto& [index, slot] : slots_) {
-      if (!slot.member.has_value()) {
-        add(StrCat("engine ", index, slot.last_error.empty() ? "" : StrCat(" (", slot.last_error, ")")));
-      }
-    }
-  }
-  if (missing.empty()) {
-    return OkStatus();
-  }
-  return Unavailable(StrCat("not registered: ", missing), "start what is missing, then sync again");
-}
-
-void Controller::StartSession(const SyncRequested& event, Instant now, ControllerEffects& out) {
-  sync::SessionOptions options;
-  options.profile = options_.profile;
-  options.run = options_.run;
-  options.attempt = {options_.term, ++attempts_};
-  options.committed = committed_;
-  options.version = std::max(committed_, REFIT_MUTANT("RX-ONCE-02/reuse-burned", burned_, committed_)).Next();
-  options.source = event.source;
-  options.deadline = now + event.budget;
-  options.keep_lease = options_.keep_lease;
-  for (const auto& [index, slot] : slots_) {
-    options.next_seq[index] = slot.next_seq;
-    if (slot.member.has_value()) {
-      options.engines.push_back(*slot.member);
-    }
-  }
-  for (const auto& [rank, policy] : policies_) {
-    options.next_policy_seq[rank] = policy.next_seq;
-    if (policy.member.has_value()) {
-      options.policies.push_back(*policy.member);
-    }
-  }
-  leased_.reset();  // a new lease ends the one before
-  session_.emplace(std::move(options));
-  waiting_ = {event.request_id};
-  Forward(sync::Started{}, now, out);
-}
-
-void Controller::Forward(const sync::SessionEvent& event, Instant now, ControllerEffects& out) {
-  if (session_.has_value()) {
-    sync::SessionEffects effects;
-    session_->Handle(event, now, effects);
-    CarryOut(std::move(effects), out);
+  if (request_.has_value()) {
+    EndRequest(status, std::nullopt, now);
   }
 }
 
-void Controller::HandleDeadline(Instant now, ControllerEffects& out) {
-  if (session_.has_value()) {
-    sync::SessionEffects effects;
-    session_->HandleDeadline(now, effects);
-    CarryOut(std::move(effects), out);
-  }
-}
-
-Instant Controller::next_deadline() const { return session_.has_value() ? session_->next_deadline() : kNever; }
-
-sync::SessionPhase Controller::phase() const {
-  return session_.has_value() ? session_->phase() : sync::SessionPhase::kIdle;
-}
-
-void Controller::CarryOut(sync::SessionEffects effects, ControllerEffects& out) {
-  for (sync::SessionEffect& effect : effects) {
-    if (auto* finished = std::get_if<sync::Finished>(&effect)) {
-      OnFinished(finished->outcome, out);
-    } else if (auto* agent = std::get_if<sync::SendToAgent>(&effect)) {
-      out.emplace_back(std::move(*agent));
-    } else if (auto* policy = std::get_if<sync::SendToPolicy>(&effect)) {
-      out.emplace_back(std::move(*policy));
-    } else {
-      out.emplace_back(std::move(std::get<sync::AppendCommit>(effect)));
+void Controller::EndRequest(const Status& status, const std::optional<sync::Outcome>& outcome, Instant now) {
+  const Request request = *std::exchange(request_, std::nullopt);
+  const bool in_doubt = outcome.has_value() && outcome->in_doubt;
+  const bool started = !(request.version == WeightVersion(0));
+  if (started && !in_doubt) {
+    // What it came to is durable before anybody is told (INV-7).
+    if (REFIT_MUTANT("RX-JRNL-01/tell-before-writing", true, false)) {
+      Write(OutcomeRecord{request.id, request.version, outcome.has_value() && outcome->committed, status}, now);
     }
-  }
-}
-
-void Controller::OnFinished(const sync::Outcome& outcome, ControllerEffects& out) {
-  session_.reset();
-  if (outcome.committed || REFIT_MUTANT("RC-VER-02/version-moves-on-failure", false, true)) {
-    committed_ = outcome.version;
-  } else if (outcome.opened) {
-    burned_ = outcome.version;
-  }
-  stale_ = !outcome.status.ok();
-  if (options_.keep_lease && outcome.status.ok()) {
-    leased_ = outcome.version;
-  }
-  if (outcome.latch && !latch_.has_value()) {
-    latch_ = outcome.status;
-  }
-  for (const auto& [index, seq] : outcome.next_seq) {
-    slots_[index].next_seq = std::max(slots_[index].next_seq, seq);
-  }
-  for (const auto& [rank, seq] : outcome.next_policy_seq) {
-    policies_[rank].next_seq = std::max(policies_[rank].next_seq, seq);
-  }
-  for (const sync::EngineOutcome& engine : outcome.engines) {
-    Slot& slot = slots_[engine.slot];
-    if (!slot.member.has_value() || slot.member->incarnation != engine.incarnation) {
-      continue;  // somebody else lives there by now
-    }
-    slot.last_error = engine.status.ok() ? "" : engine.status.ToString();
-    if (engine.killed) {
-      slot.member.reset();
-      continue;
-    }
-    slot.member->residue = engine.residue;
-    slot.member->serving = engine.serving;
-    if (engine.residue.kind == sync::ResidueKind::kOld) {
-      slot.version = engine.residue.version;
-    }
-  }
-  for (const std::string& request_id : std::exchange(waiting_, {})) {
-    out.emplace_back(SyncAnswered{request_id, outcome.status, outcome});
-    if (!request_id.empty() && recorded_.emplace(request_id, Recorded{outcome.status, outcome}).second) {
-      recorded_order_.push_back(request_id);
+    if (!request.id.empty() && recorded_.emplace(request.id, Recorded{status, outcome}).second) {
+      recorded_order_.push_back(request.id);
     }
   }
   if (recorded_order_.size() > kRecordedMax) {
     recorded_.erase(recorded_order_.front());
     recorded_order_.erase(recorded_order_.begin());
   }
+  for (const std::string& id : request.waiting) {
+    fresh_.emplace_back(SyncAnswered{id, status, outcome});
+  }
 }
 
-void Controller::ReturnLeases(ControllerEffects& out) {
-  if (!leased_.has_value() || session_.has_value()) {
+// ---- the journal's gate
+
+void Controller::Write(Record record, Instant now) {
+  appends_.push_back({next_append_, now + options_.append_deadline, false});
+  fresh_.emplace_back(Append{next_append_++, std::move(record)});
+}
+
+void Controller::OnAppended(const Appended& event, Instant now) {
+  if (appends_.empty() || appends_.front().append != event.append) {
     return;
   }
-  for (auto& [rank, worker] : policies_) {
-    if (!worker.member.has_value()) {
-      continue;
-    }
-    sync::PolicyCommand command{.stamp = {.run = options_.run,
-                                          .term = options_.term,
-                                          .seq = worker.next_seq,
-                                          .attempt = {options_.term, attempts_},
-                                          .version = *leased_,
-                                          .incarnation = worker.member->incarnation},
-                                .kind = sync::PolicyCommandKind::kRelease,
-                                .budget = kReleaseBudget,
-                                .source = {},
-                                .receivers = {}};
-    worker.next_seq = worker.next_seq.Next();
-    out.emplace_back(sync::SendToPolicy{rank, std::move(command)});
+  if (!event.status.ok()) {
+    return StopActing(kExitJournalInDoubt, event.status.WithContext("the journal is in doubt"));
   }
-  leased_.reset();
+  const bool commit = appends_.front().commit;
+  appends_.pop_front();
+  if (commit) {
+    OnCommitted(now);
+  }
 }
 
-std::vector<SlotView> Controller::slots() const {
-  std::vector<SlotView> views;
-  for (const auto& [index, slot] : slots_) {
-    SlotView view;
-    view.slot = index;
-    view.version = slot.version;
-    view.last_error = slot.last_error;
-    if (slot.member.has_value()) {
-      view.incarnation = slot.member->incarnation;
-      view.tp_size = slot.member->tp_size;
-      view.residue = slot.member->residue;
-      view.serving = slot.member->serving;
-    }
-    views.push_back(std::move(view));
+// Nothing leaves before what stands in front of it is written.
+void Controller::Flush(ControllerEffects& out) {
+  const std::uint64_t confirmed = appends_.empty() ? next_append_ - 1 : appends_.front().append - 1;
+  while (!held_.empty() && held_.front().first <= confirmed) {
+    out.push_back(std::move(held_.front().second));
+    held_.pop_front();
   }
-  return views;
+  std::uint64_t behind = last_sent_append_;
+  for (ControllerEffect& effect : std::exchange(fresh_, {})) {
+    const auto* append = std::get_if<Append>(&effect);
+    if (append != nullptr) {
+      behind = append->append > confirmed ? append->append : behind;
+    }
+    const bool waits = append == nullptr && behind > confirmed && !std::holds_alternative<SlotChanged>(effect) &&
+                       !std::holds_alternative<Stop>(effect);
+    if (waits && REFIT_MUTANT("RX-JRNL-01/effect-first", true, false)) {
+      held_.emplace_back(behind, std::move(effect));
+    } else {
+      out.push_back(std::move(effect));
+    }
+  }
+  last_sent_append_ = next_append_ - 1;
+}
+
+// ---- the end
+
+void Controller::Latch(const Status& status, Instant now) {
+  if (latch_.has_value()) {
+    return;  // the first one wins (RC-TERM-02)
+  }
+  latch_ = status;
+  Write(LatchRecord{status}, now);
+}
+
+// Whether somebody has seen a later controller: then this one may not act any more, nor write (RX-LEAD-04).
+bool Controller::Superseded(Term highest_term) {
+  if (highest_term <= options_.term || REFIT_MUTANT("RX-LEAD-04/keep-going", false, true)) {
+    return false;
+  }
+  StopActing(kExitSuperseded,
+             Aborted(StrCat("a controller of term ", highest_term, " has taken over, this is term ", options_.term)));
+  return true;
+}
+
+void Controller::StopActing(int exit_code, const Status& status) {
+  fresh_.clear();
+  held_.clear();
+  stopped_ = true;
+  if (request_.has_value()) {
+    for (const std::string& id : request_->waiting) {
+      fresh_.emplace_back(SyncAnswered{
+          id, Aborted(StrCat("IN_DOUBT: ", status.message()), "ask again with the same request id"), std::nullopt});
+    }
+  }
+  fresh_.emplace_back(Stop{exit_code, status});
+  // These go out although an append is not confirmed: they say so.
+  appends_.clear();
 }
 
 }  // namespace refit::control

@@ -194,3 +194,164 @@ struct SlotView {
   WeightVersion version;  // 0: its launch weights
   std::string last_error;
 };
+
+class Controller {
+ public:
+  // recovered: what the journal of this run says; null for a run that begins.
+  explicit Controller(ControllerOptions options, const JournalState* recovered = nullptr);
+
+  void Start(Instant now, ControllerEffects& out);  // once, before any event
+  void Handle(const ControllerEvent& event, Instant now, ControllerEffects& out);
+  void HandleDeadline(Instant now, ControllerEffects& out);
+  Instant next_deadline() const;
+
+  sync::SessionPhase phase() const;  // of the refit or catch-up that runs; kIdle where none does
+  WeightVersion committed() const { return committed_; }
+  bool stale() const { return stale_; }                            // RC-SYNC-01
+  const std::optional<Status>& latch() const { return latch_; }    // RC-TERM-02
+  const std::set<SlotIndex>& unbound() const { return unbound_; }  // whose life has no links yet (RC-SYNC-04)
+  std::vector<SlotView> slots() const;
+
+ private:
+  // Why a command was sent outside a session.
+  enum class Errand : std::uint8_t { kFence, kResume, kActivate, kRelease, kOnload, kKill };
+  struct Slot {
+    explicit Slot(const fleet::RestartOptions& restarts) : budget(restarts) {}
+
+    fleet::SlotState state = fleet::SlotState::kEmpty;
+    Incarnation incarnation;                   // of the life in it, or of the one whose end is awaited
+    std::optional<sync::EngineMember> member;  // registered, and not lost
+    std::vector<Incarnation> past;             // lives that are over
+    CommandSeq next_seq{1};
+    std::map<CommandSeq, Errand> errands;
+    bool adopting = false;            // what its agent says of itself is not settled yet
+    Instant expected_until = kNever;  // a successor waits so long for a life that the journal names
+    WeightVersion version;            // that it serves, or served last
+    Digest digest;
+    bool in_traffic = false;  // the router may send somebody to that life
+    bool removed = false;
+    std::string last_error;
+    std::optional<fleet::KillPath> kill;
+    fleet::RestartBudget budget;
+    Instant launch_at = kNever;  // when it is launched again, or its kill is tried again
+    std::uint64_t launch = 0;
+    std::uint32_t catch_ups = 0;  // tried by this life for this version
+  };
+  struct Worker {
+    std::optional<sync::PolicyMember> member;
+    CommandSeq next_seq{1};
+  };
+  struct Recorded {
+    Status status;
+    std::optional<sync::Outcome> outcome;
+  };
+  struct Request {
+    std::string id;
+    std::string source;
+    Instant deadline;
+    std::vector<std::string> waiting;  // its askers
+    WeightVersion version;             // fixed by the first intent (RX-ONCE-02); 0: not yet
+    bool alive_checked = false;
+    bool recovered = false;
+  };
+  struct PendingAppend {
+    std::uint64_t append;
+    Instant deadline;
+    bool commit;  // of the session
+  };
+
+  // controller.cc: requests, the journal's gate, the latch.
+  void OnSyncRequested(const SyncRequested& event, Instant now);
+  void OnSyncCancelled(const SyncCancelled& event, Instant now);
+  void OnAppended(const Appended& event, Instant now);
+  void Answer(const Request& request, const Status& status, const std::optional<sync::Outcome>& outcome);
+  void EndRequest(const Status& status, const std::optional<sync::Outcome>& outcome, Instant now);
+  void Write(Record record, Instant now);
+  void Latch(const Status& status, Instant now);
+  void StopActing(int exit_code, const Status& status);
+  bool Superseded(Term highest_term);
+  void Flush(ControllerEffects& out);
+
+  // controller_sessions.cc: refits and catch-ups.
+  void Advance(Instant now);
+  void AdvanceRequest(Instant now);
+  bool AliveChecked(Instant now);
+  bool Recovered(Instant now);
+  bool Quieted();
+  Status CheckRegistered() const;
+  void StartRefit(Instant now);
+  void StartCatchUp(Instant now);
+  bool MayCatchUp(const Slot& slot) const;
+  sync::SessionOptions MakeSession(Instant now);
+  void Forward(const sync::SessionEvent& event, Instant now);
+  void CarryOut(sync::SessionEffects effects, Instant now);
+  void OnCommit(const sync::AppendCommit& commit, Instant now);
+  void OnCommitted(Instant now);
+  void OnFinished(const sync::Outcome& outcome, Instant now);
+  void ReturnLeases();
+
+  // controller_fleet.cc: who is here, and what happens to a slot.
+  void OnAgentRegistered(const sync::EngineMember& member, Instant now);
+  void OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMember& member, Instant now);
+  void OnAgentGone(const AgentGone& event, Instant now);
+  void OnAgentReplied(const sync::AgentReplied& event, Instant now);
+  void OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const sync::AgentReply& reply, Instant now);
+  void OnPolicyRegistered(const sync::PolicyMember& member, Instant now);
+  void OnPolicyGone(const PolicyGone& event, Instant now);
+  void OnSlotAdded(SlotIndex index, Instant now);
+  void OnSlotRemoved(SlotIndex index, Instant now);
+  void Reconcile(SlotIndex index, Slot& slot, const sync::AgentReply& reply, Instant now);
+  void SendErrand(SlotIndex index, Slot& slot, Errand errand, sync::AgentCommandKind kind, WeightVersion version);
+  void Enter(SlotIndex index, Slot& slot, fleet::SlotState state, std::string reason = {});
+  void EnterServing(SlotIndex index, Slot& slot, Instant now);
+  void Lose(SlotIndex index, Incarnation incarnation, const Status& status, bool confirmed, Instant now);
+  void StartKill(SlotIndex index, Slot& slot, bool confirmed, Instant now);
+  void OnDead(SlotIndex index, Slot& slot, bool confirmed, Instant now);
+  void LeaveTraffic(SlotIndex index, Slot& slot, Instant now);
+  void Reschedule(SlotIndex index, Slot& slot, Instant now);
+  void StartRecovery(std::vector<SlotIndex> slots, Instant now);
+  fleet::Recovery* RecoveryOf(SlotIndex index);
+  void CarryOut(fleet::RecoveryEffects effects, Instant now);
+  void CarryOut(SlotIndex index, fleet::KillPathEffects effects, Instant now);
+  void CarryOut(fleet::HealthEffects effects, Instant now);
+  void CarryOut(fleet::RouterEffects effects, Instant now);
+  void Tick(Instant now);
+
+  ControllerOptions options_;
+  Prng prng_;
+  std::map<SlotIndex, Slot> slots_;
+  std::map<PolicyRank, Worker> policies_;
+  std::set<SlotIndex> unbound_;
+  fleet::Health health_;
+  fleet::RouterRegistry router_;
+  std::vector<fleet::Recovery> recoveries_;  // one of every empty slot, or one each (C5)
+  std::set<SlotIndex> not_quiet_;            // the monitor has still something in flight there
+  std::uint64_t next_launch_ = 1;
+
+  std::optional<sync::Session> session_;
+  std::optional<SlotIndex> catching_up_;  // the session is that slot's
+  std::optional<Request> request_;
+  std::optional<Status> cancelled_;
+  std::map<std::string, Recorded> recorded_;  // what finished requests got, the newest few
+  std::vector<std::string> recorded_order_;
+  std::uint32_t attempts_ = 0;
+  std::optional<WeightVersion> leased_;  // the version whose leases the last session kept; attempts_ is its attempt
+  WeightVersion committed_;
+  Digest committed_digest_;
+  std::string committed_source_;
+  std::map<SlotIndex, CommitMember> members_;  // of the last COMMIT
+  std::optional<CommitRecord> deciding_;       // its record is being written
+  WeightVersion burned_;
+  bool poisoned_ = false;  // engines died of the last update: nobody is given it before the next request (RX-QUAR-08)
+  bool stale_ = true;
+  std::optional<Status> latch_;
+  bool stopped_ = false;
+
+  std::uint64_t next_append_ = 1;
+  std::uint64_t last_sent_append_ = 0;
+  std::deque<PendingAppend> appends_;                            // not confirmed yet, in order
+  ControllerEffects fresh_;                                      // of the event that is being handled
+  std::deque<std::pair<std::uint64_t, ControllerEffect>> held_;  // each behind that append
+};
+
+}  // namespace refit::control

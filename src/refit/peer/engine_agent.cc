@@ -41,7 +41,8 @@ bool Overtakes(Kind kind) { return kind == Kind::kAbort || kind == Kind::kHold |
 
 // These speak about the incarnation, whatever attempt it is in.
 bool NamesNoAttempt(Kind kind) {
-  return kind == Kind::kAttempt || kind == Kind::kHold || kind == Kind::kKill || kind == Kind::kRelease;
+  return kind == Kind::kBind || kind == Kind::kAttempt || kind == Kind::kAbort || kind == Kind::kHold ||
+         kind == Kind::kKill || kind == Kind::kRelease;
 }
 
 Status Stale(std::string message) {
@@ -87,7 +88,9 @@ Status CheckEngineAgentOptions(const EngineAgentOptions& options) {
 }
 
 EngineAgent::EngineAgent(EngineAgentOptions options)
-    : options_(std::move(options)), family_(options_.family), highest_term_(options_.term_floor) {
+    : options_(std::move(options)),
+      family_(options_.family),
+      highest_term_(REFIT_MUTANT("RX-ID-03/floor-zero", options_.term_floor, Term(0))) {
   facts_.history_unknown = options_.attached && family_ == sync::SessionFamily::kC;
   facts_.version_label = options_.profile.version_label;
 }
@@ -102,8 +105,16 @@ void EngineAgent::Handle(const EngineAgentEvent& event, Instant now, EngineAgent
   if (const auto* died = std::get_if<EngineDied>(&event)) {
     return Kill(died->status.WithContext("the engine died"), out);
   }
+  if (std::holds_alternative<ContactLost>(event) || std::holds_alternative<ContactMade>(event)) {
+    const bool lost = std::holds_alternative<ContactLost>(event) && options_.orphan_deadline > Duration(0);
+    orphan_at_ = !lost ? kNever : orphan_at_ == kNever ? now + options_.orphan_deadline : orphan_at_;
+    return;
+  }
   if (const auto* answered = std::get_if<EngineAnswered>(&event)) {
     return OnAnswer(*answered, now, out);
+  }
+  if (const auto* link = std::get_if<LinkOpened>(&event)) {
+    return OnLinkOpened(*link, out);
   }
   if (const auto* ready = std::get_if<LoadReady>(&event)) {
     if (ready->attempt == attempt_ && transfer_ == Transfer::kRunning) {
@@ -147,7 +158,10 @@ Status EngineAgent::CheckFence(const AgentCommand& command) const {
   }
   const auto highest = std::tuple(highest_term_, highest_seq_);
   const auto given = std::tuple(stamp.term, stamp.seq);
-  if (!REFIT_MUTANT("RC-RPC-07/accept-equal", given > highest, given >= highest)) {
+  const bool newer = REFIT_MUTANT("RC-RPC-07/accept-equal", given > highest, given >= highest) ||
+                     REFIT_MUTANT("RC-RPC-07/no-seq", false, stamp.term >= highest_term_) ||
+                     REFIT_MUTANT("RX-LEAD-02/no-term", false, stamp.term < highest_term_);
+  if (!newer) {
     return Stale(StrCat(ToString(command.kind), " (term ", stamp.term, ", seq ", stamp.seq,
                         "), accepted already up to (term ", highest_term_, ", seq ", highest_seq_, ")"));
   }
@@ -157,7 +171,9 @@ Status EngineAgent::CheckFence(const AgentCommand& command) const {
                : Stale(StrCat("attempt ", ToString(stamp.attempt), ", this agent is in attempt ", ToString(attempt_)));
   }
   if (!NamesNoAttempt(command.kind)) {
-    if (REFIT_MUTANT("RX-ID-02/other-attempt-as-current", stamp.attempt != attempt_, false)) {
+    const bool other = REFIT_MUTANT("RX-COMMIT-04/any-attempt", stamp.attempt != attempt_,
+                                    stamp.attempt != attempt_ && command.kind != Kind::kActivate);
+    if (REFIT_MUTANT("RX-ID-02/other-attempt-as-current", other, false)) {
       return Stale(StrCat(ToString(command.kind), " of attempt ", ToString(stamp.attempt),
                           ", this agent is in attempt ", ToString(attempt_)));
     }
@@ -177,6 +193,7 @@ Status EngineAgent::CheckPhase(const AgentCommand& command) const {
     case Kind::kAbort:
     case Kind::kHold:
     case Kind::kKill: return OkStatus();
+    case Kind::kBind: fits = transfer_ == Transfer::kNone; break;
     case Kind::kRelease: fits = phase_ == AgentPhase::kServing || phase_ == AgentPhase::kHeld; break;
     case Kind::kOnloadWeights:
     case Kind::kPause: fits = preparing || phase_ == AgentPhase::kServing; break;
@@ -186,14 +203,17 @@ Status EngineAgent::CheckPhase(const AgentCommand& command) const {
     case Kind::kEnd: fits = phase_ == AgentPhase::kEnding; break;
     case Kind::kActivate: {
       const Digest digest = REFIT_MUTANT("RX-COMMIT-04/any-digest", command.digest, residue_.digest);
-      fits = (phase_ == AgentPhase::kComplete &&
-              residue_ == Residue::Complete(command.stamp.version, command.stamp.attempt, digest)) ||
-             (phase_ == AgentPhase::kServing && residue_ == Residue::Old(command.stamp.version)) ||
-             REFIT_MUTANT("RX-COMMIT-04/activate-anything", false, true);
+      const AttemptId attempt = REFIT_MUTANT("RX-COMMIT-04/any-attempt", command.stamp.attempt, residue_.attempt);
+      fits =
+          (phase_ == AgentPhase::kComplete && residue_ == Residue::Complete(command.stamp.version, attempt, digest)) ||
+          (phase_ == AgentPhase::kServing && residue_ == Residue::Old(command.stamp.version, digest)) ||
+          REFIT_MUTANT("RX-COMMIT-04/activate-anything", false, true);
       break;
     }
     case Kind::kResumeOld:
-      fits = (preparing || phase_ == AgentPhase::kServing) && !held_ && residue_ == Residue::Old(command.stamp.version);
+      fits = REFIT_MUTANT("RX-COMMIT-07/resume-any-version", residue_.IsOld(command.stamp.version),
+                          residue_.kind == ResidueKind::kOld);
+      fits = (preparing || phase_ == AgentPhase::kServing) && !held_ && fits;
       fits = REFIT_MUTANT("RX-COMMIT-11/resume-mixed", fits, true);
       break;
   }
@@ -242,6 +262,7 @@ void EngineAgent::Start(Instant now, EngineAgentEffects& out) {
   const AgentCommand& command = running_->command;
   failure_ = OkStatus();
   switch (command.kind) {
+    case Kind::kBind: return StartBind(now, out);
     case Kind::kAttempt: return StartAttempt(now, out);
     case Kind::kTransfer:
       phase_ = AgentPhase::kTransferring;
@@ -270,6 +291,9 @@ void EngineAgent::Start(Instant now, EngineAgentEffects& out) {
 
 void EngineAgent::StartAttempt(Instant now, EngineAgentEffects& out) {
   const AgentCommand& command = running_->command;
+  if (REFIT_MUTANT("RX-BIND-06/use-the-link-it-has", !UsesBoundLinks(command), false)) {
+    return Finish(ReplyKind::kUnbound, FailedPrecondition("a link of the attempt is not the one that is bound"), out);
+  }
   attempt_ = command.stamp.attempt;
   version_ = command.stamp.version;
   prepared_ = Prepared::kNothing;
@@ -308,9 +332,8 @@ void EngineAgent::Complete(EngineAgentEffects& out) {
       residue_ = Residue::Complete(version_, attempt_, command.digest);
       phase_ = AgentPhase::kComplete;
       break;
-    case Kind::kActivate:
+    case Kind::kActivate: residue_ = Residue::Old(command.stamp.version, command.digest); [[fallthrough]];
     case Kind::kResumeOld:
-      residue_ = Residue::Old(command.stamp.version);
       phase_ = AgentPhase::kServing;
       prepared_ = Prepared::kNothing;
       held_ = false;
@@ -324,6 +347,9 @@ void EngineAgent::Finish(ReplyKind kind, Status status, EngineAgentEffects& out)
   const AgentCommand command = std::move(running_->command);
   running_.reset();
   calls_.clear();
+  if (command.kind == Kind::kBind && kind != ReplyKind::kDone) {
+    CloseOpening(out);
+  }
   flush_retry_at_ = kNever;
   if (phase_ == AgentPhase::kActivating) {
     phase_ = AgentPhase::kComplete;  // refused: consistent weights, still paused; a later ACTIVATE may try again
@@ -333,9 +359,21 @@ void EngineAgent::Finish(ReplyKind kind, Status status, EngineAgentEffects& out)
 }
 
 void EngineAgent::Reply(const AgentCommand& command, ReplyKind kind, Status status, EngineAgentEffects& out) const {
-  sync::AgentReply reply{command.stamp, kind, std::move(status), residue_, {}, phase_ != AgentPhase::kDead};
+  sync::AgentReply reply{.stamp = command.stamp,
+                         .kind = kind,
+                         .status = std::move(status),
+                         .residue = residue_,
+                         .totals = {},
+                         .retryable_in_place = phase_ != AgentPhase::kDead,
+                         .highest_term = highest_term_,
+                         .attempt = attempt_,
+                         .serving = phase_ == AgentPhase::kServing && !paused_,
+                         .links = {}};
   if (command.kind == Kind::kTransfer && ended_.has_value()) {
     reply.totals = *ended_;
+  }
+  if (command.kind == Kind::kBind && kind == ReplyKind::kDone) {
+    reply.links = links();
   }
   out.emplace_back(SendReply{std::move(reply)});
 }
@@ -368,6 +406,14 @@ void EngineAgent::AnswerOvertakers(EngineAgentEffects& out) {
   if (running_.has_value() || outstanding_.has_value() || transfer_ != Transfer::kNone) {
     return;
   }
+  const bool hold = std::any_of(overtakers_.begin(), overtakers_.end(),
+                                [](const Running& each) { return each.command.kind == Kind::kHold; });
+  if (hold && !paused_ && phase_ != AgentPhase::kDead && !std::exchange(pausing_to_hold_, true)) {
+    outstanding_ = Outstanding{next_call_++, sync::Operation::kPause};
+    out.emplace_back(CallEngine{outstanding_->call, sync::Operation::kPause, {}, options_.call_deadline});
+    return;
+  }
+  pausing_to_hold_ = false;
   for (const Running& overtaker : std::exchange(overtakers_, {})) {
     Status status;
     if (overtaker.command.kind == Kind::kHold) {
@@ -406,7 +452,7 @@ void EngineAgent::Kill(const Status& status, EngineAgentEffects& out) {
 // ---- time
 
 Instant EngineAgent::next_deadline() const {
-  Instant next = flush_retry_at_;
+  Instant next = std::min(flush_retry_at_, phase_ == AgentPhase::kServing ? kNever : orphan_at_);
   if (running_.has_value()) {
     next = std::min(next, running_->deadline);
   }
@@ -429,12 +475,20 @@ void EngineAgent::HandleDeadline(Instant now, EngineAgentEffects& out) {
   }
   if (flush_retry_at_ <= now) {
     flush_retry_at_ = kNever;
-    NextCall(now, out);
+    return NextCall(now, out);
+  }
+  // What serves, goes on serving; everything else holds memory for nobody.
+  if (orphan_at_ <= now && REFIT_MUTANT("RX-JRNL-05/never-exits", phase_ != AgentPhase::kServing, false)) {
+    orphan_at_ = kNever;
+    Kill(Unavailable("no controller could be reached within the orphan deadline"), out);
   }
 }
 
 void EngineAgent::OnBudgetSpent(EngineAgentEffects& out) {
   const Kind kind = running_->command.kind;
+  if (kind == Kind::kBind) {
+    return Finish(ReplyKind::kFailed, DeadlineExceeded("a link was not proved within the budget of bind"), out);
+  }
   if (outstanding_.has_value()) {
     return Kill(DeadlineExceeded(StrCat(ToString(outstanding_->operation), " got no complete answer within its budget",
                                         LoadText(outstanding_->operation))),

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,7 @@ struct EngineAgentOptions {
   Duration call_deadline{};                           // of one engine call but update
   Duration update_deadline{};                         // of one update call
   Duration flush_retry_interval{};                    // between refused flushes, until the command's budget ends
+  Duration orphan_deadline{};  // without any controller, an engine that does not serve is ended (RX-JRNL-05); 0: never
 };
 
 // Refuses what no engine of that family can do, before anybody is paused (RC-CFG-06: `retract` on family A).
@@ -71,11 +73,17 @@ struct TransferFailed {
 struct TransferFenced {
   AttemptId attempt;
 };  // answer to StopTransfer (RX-XFER-12)
+struct LinkOpened {  // answer to OpenLink: the handshake went through, or why not (RX-BIND-02)
+  LinkId link;
+  Status status;
+};
 struct EngineDied {
   Status status;
 };
-using EngineAgentEvent =
-    std::variant<CommandArrived, EngineAnswered, LoadReady, TransferEnded, TransferFailed, TransferFenced, EngineDied>;
+struct ContactLost {};  // no controller can be reached
+struct ContactMade {};
+using EngineAgentEvent = std::variant<CommandArrived, EngineAnswered, LoadReady, TransferEnded, TransferFailed,
+                                      TransferFenced, LinkOpened, EngineDied, ContactLost, ContactMade>;
 
 // ---- effects, in order
 struct CallEngine {
@@ -89,6 +97,16 @@ struct PostUpdate {  // make the update call of the load that LoadReady announce
   AttemptId attempt;
   std::optional<WeightVersion> label;  // profile strict
   Duration deadline{};
+};
+// Connects to that policy worker and proves the path: a block of random bytes is read over it and compared, and both
+// ends compare run, term, incarnations and protocol (RX-BIND-02).
+struct OpenLink {
+  LinkId link;
+  sync::StreamSource source;
+  Duration budget{};
+};
+struct CloseLink {
+  LinkId link;
 };
 struct StartTransfer {
   sync::Stamp stamp;
@@ -104,7 +122,8 @@ struct SendReply {
 struct KillEngine {
   std::string reason;
 };  // the incarnation ends; this machine makes no call any more
-using EngineAgentEffect = std::variant<CallEngine, PostUpdate, StartTransfer, StopTransfer, SendReply, KillEngine>;
+using EngineAgentEffect =
+    std::variant<CallEngine, PostUpdate, OpenLink, CloseLink, StartTransfer, StopTransfer, SendReply, KillEngine>;
 using EngineAgentEffects = std::vector<EngineAgentEffect>;
 
 enum class AgentPhase : std::uint8_t {
@@ -125,9 +144,11 @@ class EngineAgent {
 
   void Handle(const EngineAgentEvent& event, Instant now, EngineAgentEffects& out);
   void HandleDeadline(Instant now, EngineAgentEffects& out);
-  Instant next_deadline() const;  // the next flush retry, or the running command's budget
+  Instant next_deadline() const;  // the next flush retry, the running command's budget, or the end of an orphan
   AgentPhase phase() const { return phase_; }
   const sync::Residue& residue() const { return residue_; }
+  AttemptId attempt() const { return attempt_; }
+  std::vector<sync::StreamSource> links() const;  // that are bound
 
  private:
   // How far this attempt has come on the engine. Each step needs the one before.
@@ -158,6 +179,12 @@ class EngineAgent {
   void Kill(const Status& status, EngineAgentEffects& out);
   void OnBudgetSpent(EngineAgentEffects& out);
 
+  // engine_agent_links.cc: bind.
+  void StartBind(Instant now, EngineAgentEffects& out);
+  void OnLinkOpened(const LinkOpened& event, EngineAgentEffects& out);
+  void CloseOpening(EngineAgentEffects& out);
+  bool UsesBoundLinks(const sync::AgentCommand& command) const;
+
   // engine_agent_calls.cc: one engine call at a time, and the transfer.
   void NextCall(Instant now, EngineAgentEffects& out);
   void OnAnswer(const EngineAnswered& event, Instant now, EngineAgentEffects& out);
@@ -179,12 +206,17 @@ class EngineAgent {
   sync::EngineFacts facts_;
   bool paused_ = false;
   bool held_ = false;  // answered a HOLD: only ACTIVATE wakes it
+  bool pausing_to_hold_ = false;
 
   Term highest_term_;
   CommandSeq highest_seq_;
   AttemptId attempt_;
   WeightVersion version_;  // that the attempt installs
   std::vector<sync::StreamSource> streams_;
+  std::map<PolicyRank, sync::StreamSource> links_;  // bound
+  std::map<LinkId, sync::StreamSource> opening_;    // by the running bind, not answered yet
+  std::vector<sync::StreamSource> opened_links_;    // by the running bind, proved
+  LinkId next_link_{1};
   Prepared prepared_ = Prepared::kNothing;
 
   std::optional<Running> running_;
@@ -203,6 +235,7 @@ class EngineAgent {
   std::uint32_t loads_posted_ = 0;  // of the transfer; the last one's number, for messages
   std::uint32_t loads_waiting_ = 0;
   std::optional<sync::TransferTotals> ended_;
+  Instant orphan_at_ = kNever;
 };
 
 }  // namespace refit::peer

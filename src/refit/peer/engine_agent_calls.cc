@@ -68,6 +68,12 @@ void EngineAgent::OnAnswer(const EngineAnswered& event, Instant now, EngineAgent
   if (operation == Operation::kUpdate) {
     return OnUpdateAnswer(answer, now, out);
   }
+  if (!running_.has_value()) {  // the pause that a HOLD needed
+    if (answer.kind == AnswerKind::kOk) {
+      Record(operation);
+    }
+    return AnswerOvertakers(out);
+  }
   const bool no_sessions = operation == Operation::kBegin && answer.kind == AnswerKind::kNotFound;
   if (answer.kind != AnswerKind::kOk && !no_sessions) {
     return OnRefused(operation, answer, now, out);
@@ -204,7 +210,7 @@ void EngineAgent::SettleTransfer(Instant now, EngineAgentEffects& out) {
   if (transfer_ == Transfer::kRunning && ended_.has_value() && loads_waiting_ == 0) {
     transfer_ = Transfer::kNone;
     if (REFIT_MUTANT("RC-VER-04/zero-tensors-is-success", ended_->tensors == 0 || !opened_, false)) {
-      failure_ = DataLoss("the transfer ended with zero tensors", "check what the policy's source yields");
+      failure_ = FailedPrecondition("the transfer ended with zero tensors", "check what the policy's source yields");
     }
   }
   if (transfer_ != Transfer::kNone) {

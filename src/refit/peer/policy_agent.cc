@@ -66,7 +66,8 @@ Status PolicyAgent::CheckFence(const PolicyCommand& command) const {
     return Stale(StrCat(ToString(command.kind), " (term ", stamp.term, ", seq ", stamp.seq,
                         "), accepted already up to (term ", highest_term_, ", seq ", highest_seq_, ")"));
   }
-  const bool fits = command.kind == Kind::kLease ? stamp.attempt > attempt_ : stamp.attempt == attempt_;
+  // A retry is a later attempt under the lease of the first one (RX-XFER-08).
+  const bool fits = command.kind == Kind::kLease ? stamp.attempt > attempt_ : stamp.attempt >= attempt_;
   if (!fits) {
     return Stale(StrCat(ToString(command.kind), " of attempt ", ToString(stamp.attempt), ", this worker is in attempt ",
                         ToString(attempt_)));
@@ -95,6 +96,7 @@ void PolicyAgent::OnCommand(const PolicyCommand& command, Instant now, PolicyAge
       out.emplace_back(OpenSource{attempt_, command.source});
       return;
     case Kind::kSend:
+      attempt_ = command.stamp.attempt;
       phase_ = PolicyPhase::kSending;
       stopping_ = false;
       running_ = Running{command, now + command.budget};
@@ -151,7 +153,8 @@ void PolicyAgent::OnOpened(const SourceOpened& event, PolicyAgentEffects& out) {
     close_on_return_ = true;
     Reply(lease->command, ReplyKind::kFailed, Aborted("the lease was given up while the source opened"), out);
   } else {
-    out.emplace_back(SendPolicyReply{{lease->command.stamp, ReplyKind::kDone, OkStatus(), event.manifest, {}, {}}});
+    out.emplace_back(
+        SendPolicyReply{{lease->command.stamp, ReplyKind::kDone, OkStatus(), event.manifest, {}, {}, highest_term_}});
   }
   AnswerWaiting(out);
 }
@@ -167,8 +170,8 @@ void PolicyAgent::OnEnded(const SendEnded& event, PolicyAgentEffects& out) {
     } else if (!event.status.ok()) {
       Reply(send->command, ReplyKind::kFailed, event.status, out);
     } else {
-      out.emplace_back(
-          SendPolicyReply{{send->command.stamp, ReplyKind::kDone, OkStatus(), nullptr, event.digest, event.totals}});
+      out.emplace_back(SendPolicyReply{
+          {send->command.stamp, ReplyKind::kDone, OkStatus(), nullptr, event.digest, event.totals, highest_term_}});
     }
   }
   AnswerWaiting(out);
@@ -183,8 +186,8 @@ void PolicyAgent::AnswerWaiting(PolicyAgentEffects& out) {
   }
 }
 
-void PolicyAgent::Reply(const PolicyCommand& command, ReplyKind kind, Status status, PolicyAgentEffects& out) {
-  out.emplace_back(SendPolicyReply{{command.stamp, kind, std::move(status), nullptr, {}, {}}});
+void PolicyAgent::Reply(const PolicyCommand& command, ReplyKind kind, Status status, PolicyAgentEffects& out) const {
+  out.emplace_back(SendPolicyReply{{command.stamp, kind, std::move(status), nullptr, {}, {}, highest_term_}});
 }
 
 // ---- time

@@ -93,7 +93,7 @@ class PolicyAgent {
   void Close(PolicyAgentEffects& out);
   void Stop(PolicyAgentEffects& out);
   void AnswerWaiting(PolicyAgentEffects& out);
-  static void Reply(const sync::PolicyCommand& command, sync::ReplyKind kind, Status status, PolicyAgentEffects& out);
+  void Reply(const sync::PolicyCommand& command, sync::ReplyKind kind, Status status, PolicyAgentEffects& out) const;
 
   PolicyAgentOptions options_;
   PolicyPhase phase_ = PolicyPhase::kIdle;

@@ -148,6 +148,18 @@ Status Decode(const v1::Status& in) {
   return {known ? static_cast<StatusCode>(in.code()) : StatusCode::kUnknown, in.message(), in.remedy()};
 }
 
+static void Encode(const sync::StreamSource& source, v1::StreamSource* out) {
+  out->set_policy_rank(source.policy.value());
+  out->set_address(source.address);
+  Encode(source.incarnation, out->mutable_incarnation());
+  out->mutable_tp_ranks()->Assign(source.tp_ranks.begin(), source.tp_ranks.end());
+  out->set_link(source.link.value());
+}
+static sync::StreamSource Decode(const v1::StreamSource& in) {
+  return {PolicyRank(in.policy_rank()), in.address(), DecodeId<Incarnation>(in.incarnation()), Ranks(in),
+          LinkId(in.link())};
+}
+
 void Encode(const sync::AgentCommand& command, v1::AgentCommand* out) {
   Encode(command.stamp, out->mutable_stamp());
   out->set_kind(EncodeKind(command.kind));
@@ -156,11 +168,7 @@ void Encode(const sync::AgentCommand& command, v1::AgentCommand* out) {
     Encode(*command.manifest, out->mutable_manifest());
   }
   for (const sync::StreamSource& source : command.streams) {
-    v1::StreamSource* wire = out->add_streams();
-    wire->set_policy_rank(source.policy.value());
-    wire->set_address(source.address);
-    Encode(source.incarnation, wire->mutable_incarnation());
-    wire->mutable_tp_ranks()->Assign(source.tp_ranks.begin(), source.tp_ranks.end());
+    Encode(source, out->add_streams());
   }
   Encode(command.digest, out->mutable_digest());
 }
@@ -177,8 +185,7 @@ Result<sync::AgentCommand> Decode(const v1::AgentCommand& in) {
     REFIT_ASSIGN_OR_RETURN(command.manifest, Decode(in.manifest()));
   }
   for (const v1::StreamSource& source : in.streams()) {
-    command.streams.push_back({PolicyRank(source.policy_rank()), source.address(),
-                               DecodeId<Incarnation>(source.incarnation()), Ranks(source)});
+    command.streams.push_back(Decode(source));
   }
   return command;
 }
@@ -190,16 +197,30 @@ void Encode(const sync::AgentReply& reply, v1::AgentReply* out) {
   Encode(reply.residue, out->mutable_residue());
   Encode(reply.totals, out->mutable_totals());
   out->set_retryable_in_place(reply.retryable_in_place);
+  out->set_highest_term(reply.highest_term.value());
+  out->set_attempt(reply.attempt.packed());
+  out->set_serving(reply.serving);
+  for (const sync::StreamSource& link : reply.links) {
+    Encode(link, out->add_links());
+  }
 }
 Result<sync::AgentReply> Decode(const v1::AgentReply& in) {
-  REFIT_ASSIGN_OR_RETURN(const sync::ReplyKind kind, DecodeKind(in.kind(), sync::ReplyKind::kStale, "agent reply"));
+  REFIT_ASSIGN_OR_RETURN(const sync::ReplyKind kind, DecodeKind(in.kind(), sync::ReplyKind::kUnbound, "agent reply"));
   REFIT_ASSIGN_OR_RETURN(const sync::Residue residue, Decode(in.residue()));
-  return sync::AgentReply{.stamp = Decode(in.stamp()),
-                          .kind = kind,
-                          .status = Decode(in.status()),
-                          .residue = residue,
-                          .totals = Decode(in.totals()),
-                          .retryable_in_place = in.retryable_in_place()};
+  sync::AgentReply reply{.stamp = Decode(in.stamp()),
+                         .kind = kind,
+                         .status = Decode(in.status()),
+                         .residue = residue,
+                         .totals = Decode(in.totals()),
+                         .retryable_in_place = in.retryable_in_place(),
+                         .highest_term = Term(in.highest_term()),
+                         .attempt = AttemptId::FromPacked(in.attempt()),
+                         .serving = in.serving(),
+                         .links = {}};
+  for (const v1::StreamSource& link : in.links()) {
+    reply.links.push_back(Decode(link));
+  }
+  return reply;
 }
 
 void Encode(const sync::PolicyCommand& command, v1::PolicyCommand* out) {
@@ -238,6 +259,7 @@ void Encode(const sync::PolicyReply& reply, v1::PolicyReply* out) {
   }
   Encode(reply.digest, out->mutable_digest());
   Encode(reply.totals, out->mutable_totals());
+  out->set_highest_term(reply.highest_term.value());
 }
 Result<sync::PolicyReply> Decode(const v1::PolicyReply& in) {
   REFIT_ASSIGN_OR_RETURN(const sync::ReplyKind kind, DecodeKind(in.kind(), sync::ReplyKind::kStale, "policy reply"));
@@ -246,7 +268,8 @@ Result<sync::PolicyReply> Decode(const v1::PolicyReply& in) {
                           .status = Decode(in.status()),
                           .manifest = nullptr,
                           .digest = DecodeId<Digest>(in.digest()),
-                          .totals = Decode(in.totals())};
+                          .totals = Decode(in.totals()),
+                          .highest_term = Term(in.highest_term())};
   if (in.has_manifest()) {
     REFIT_ASSIGN_OR_RETURN(reply.manifest, Decode(in.manifest()));
   }

@@ -29,6 +29,8 @@ namespace {
 
 constexpr std::size_t kMailboxCapacity = 4096;
 constexpr Duration kIdleWait = std::chrono::seconds(1);
+constexpr Duration kAppendDeadline = std::chrono::seconds(30);
+constexpr Duration kCommandBudget = std::chrono::seconds(10);
 constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
 constexpr Duration kProgressDeadline = std::chrono::milliseconds(500);
 
@@ -38,14 +40,7 @@ std::string LaneOf(PolicyRank rank) { return StrCat("policy ", rank); }
 class Host final : public ControllerHost, public rpc::ControllerHandler {
  public:
   explicit Host(ControllerHostOptions options)
-      : options_(std::move(options)),
-        run_{exec::RandomId()},
-        machine_({.run = run_,
-                  .term = Term(1),  // the authority that hands out terms comes with the journal
-                  .profile = options_.profile,
-                  .slots = options_.slots,
-                  .policy_ranks = options_.policy_ranks,
-                  .keep_lease = options_.verify == VerifyWhen::kAlways}) {}
+      : options_(std::move(options)), run_{exec::RandomId()}, machine_(MachineOptions()) {}
   ~Host() override {
     mailbox_.Close();
     if (loop_.joinable()) {
@@ -99,7 +94,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   }
 
   void AgentGone(SlotIndex slot, Incarnation incarnation, const Status& status) override {
-    Post(control::AgentGone{slot, incarnation, status});
+    Post(control::AgentGone{slot, incarnation, status, true});  // its agent has reaped it
   }
 
   rpc::SyncReport Sync(const rpc::SyncRequest& request, const rpc::ProgressSink& progress) override {
@@ -205,8 +200,27 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     return ranks;
   }
 
+  // Agents look after their engines themselves, and nobody is routed; both come with their edges.
+  control::ControllerOptions MachineOptions() const {
+    control::ControllerOptions machine;
+    machine.run = run_;
+    machine.term = Term(1);  // the authority that hands out terms comes with the journal
+    machine.profile = options_.profile;
+    machine.slots = options_.slots;
+    machine.policy_ranks = options_.policy_ranks;
+    machine.keep_lease = options_.verify == VerifyWhen::kAlways;
+    machine.append_deadline = kAppendDeadline;
+    machine.command_budget = kCommandBudget;
+    return machine;
+  }
+
   // ---- the loop
   void Loop() {
+    {
+      control::ControllerEffects effects;
+      machine_.Start(exec::Now(), effects);
+      CarryOut(effects);
+    }
     while (!mailbox_.closed()) {
       control::ControllerEffects effects;
       const auto event = mailbox_.Pop(std::min(machine_.next_deadline(), exec::Now() + kIdleWait));
@@ -218,9 +232,13 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
         machine_.HandleDeadline(now, effects);
       }
       Publish();  // first: whoever gets an answer and asks for the status or a verification finds what it was told
-      for (control::ControllerEffect& effect : effects) {
-        std::visit([this](auto& one) { Carry(one); }, effect);
-      }
+      CarryOut(effects);
+    }
+  }
+
+  void CarryOut(control::ControllerEffects& effects) {
+    for (control::ControllerEffect& effect : effects) {
+      std::visit([this](auto& one) { Carry(one); }, effect);
     }
   }
 
@@ -280,16 +298,27 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     });
   }
 
-  // The seam of the journal: today the decision is durable for as long as this process lives.
-  void Carry(const sync::AppendCommit& effect) {
-    std::string members;
-    for (const SlotIndex slot : effect.members) {
-      members += StrCat(" ", slot);
-    }
-    observe::LogInfo(
-        StrCat("version ", effect.version, " published, digest ", ToHex(effect.digest), ", engines", members));
-    Post(sync::SessionEvent(sync::CommitAppended{OkStatus()}));
+  // The journal's seam: what is decided is durable for as long as this process lives.
+  void Carry(const control::Append& effect) {
+    observe::LogInfo(control::ToString(effect.record));
+    Post(control::Appended{effect.append, OkStatus()});
   }
+
+  void Carry(const control::SlotChanged& effect) {
+    observe::LogInfo(StrCat(LaneOf(effect.slot), " is ", fleet::ToString(effect.arrow.to),
+                            effect.reason.empty() ? "" : StrCat(": ", effect.reason)));
+  }
+
+  void Carry(const control::Stop& effect) {
+    observe::LogError(StrCat("this controller may not act any more: ", effect.status.ToString()));
+  }
+
+  // Not asked for without fault tolerance and router (MachineOptions).
+  static void Carry(const control::LaunchEngine&) {}
+  static void Carry(const control::ShutDownEngine&) {}
+  static void Carry(const control::KillEngine&) {}
+  static void Carry(const control::ProbeEngine&) {}
+  static void Carry(const control::RouterCall&) {}
 
   void Carry(const control::SyncAnswered& effect) {
     const rpc::SyncReport report = MakeReport(effect);

@@ -249,6 +249,12 @@ void EngineLife::Carry(const peer::PostUpdate& effect) {
   }
 }
 
+void EngineLife::Carry(const peer::OpenLink& effect) {
+  static_cast<void>(Post(peer::LinkOpened{effect.link, OkStatus()}));
+}
+
+void EngineLife::Carry(const peer::CloseLink& effect) { static_cast<void>(effect); }
+
 void EngineLife::Carry(peer::StartTransfer& effect) {
   delivered_ = 0;
   receiver_ = std::make_unique<LoadReceiver>(

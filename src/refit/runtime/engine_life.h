@@ -63,6 +63,8 @@ class EngineLife {
 
   void Carry(const peer::CallEngine& effect);
   void Carry(const peer::PostUpdate& effect);
+  void Carry(const peer::OpenLink& effect);
+  void Carry(const peer::CloseLink& effect);
   void Carry(peer::StartTransfer& effect);
   void Carry(const peer::StopTransfer& effect);
   void Carry(const peer::SendReply& effect);

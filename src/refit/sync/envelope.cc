@@ -10,14 +10,15 @@ namespace {
 
 using Kind = AgentCommandKind;
 
-constexpr Kind kEnvelope[] = {Kind::kAttempt, Kind::kOnloadWeights, Kind::kPause, Kind::kFlush,
-                              Kind::kBegin,   Kind::kTransfer,      Kind::kEnd};
+constexpr Kind kEnvelope[] = {Kind::kBind,  Kind::kAttempt, Kind::kOnloadWeights, Kind::kPause,
+                              Kind::kFlush, Kind::kBegin,   Kind::kTransfer,      Kind::kEnd};
 // Planted: what reviewers of the original broke by hand (RC-TEST-04).
-[[maybe_unused]] constexpr Kind kBeginBehindTransfer[] = {
-    Kind::kAttempt, Kind::kOnloadWeights, Kind::kPause, Kind::kFlush, Kind::kTransfer, Kind::kBegin, Kind::kEnd};
-[[maybe_unused]] constexpr Kind kFlushAfterTransfer[] = {
-    Kind::kAttempt, Kind::kOnloadWeights, Kind::kPause, Kind::kFlush,
-    Kind::kBegin,   Kind::kTransfer,      Kind::kFlush, Kind::kEnd};
+[[maybe_unused]] constexpr Kind kBeginBehindTransfer[] = {Kind::kBind,  Kind::kAttempt, Kind::kOnloadWeights,
+                                                          Kind::kPause, Kind::kFlush,   Kind::kTransfer,
+                                                          Kind::kBegin, Kind::kEnd};
+[[maybe_unused]] constexpr Kind kFlushAfterTransfer[] = {Kind::kBind,     Kind::kAttempt, Kind::kOnloadWeights,
+                                                         Kind::kPause,    Kind::kFlush,   Kind::kBegin,
+                                                         Kind::kTransfer, Kind::kFlush,   Kind::kEnd};
 
 void AddIf(bool needed, Operation operation, std::vector<Operation>& calls) {
   if (needed) {
@@ -82,6 +83,7 @@ std::vector<Operation> CallsOf(AgentCommandKind kind, const EngineFacts& facts) 
       AddWake(facts, calls);
       break;
     case Kind::kRelease: calls.push_back(Operation::kRelease); break;
+    case Kind::kBind:
     case Kind::kAttempt:
     case Kind::kTransfer:
     case Kind::kAbort:

@@ -15,7 +15,7 @@
 
 namespace refit::sync {
 
-// attempt, onload(weights), pause, flush, begin, transfer, end. What follows is decided, not prepared.
+// bind, attempt, onload(weights), pause, flush, begin, transfer, end. What follows is decided, not prepared.
 std::span<const AgentCommandKind> Envelope();
 
 // What decides which engine calls a step needs. Steps that need none are recorded as done.

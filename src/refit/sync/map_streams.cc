@@ -55,7 +55,7 @@ std::map<SlotIndex, std::vector<StreamSource>> MapStreams(const std::vector<Poli
       const PolicyMember& policy = by_rank[at];
       if (sources.empty() || sources.back().policy != policy.rank ||
           REFIT_MUTANT("RC-TOPO-08/stream-per-rank", false, true)) {
-        sources.push_back({policy.rank, policy.address, policy.incarnation, {}});
+        sources.push_back({policy.rank, policy.address, policy.incarnation, {}, {}});
       }
       sources.back().tp_ranks.push_back(tp_rank);
     }

@@ -16,6 +16,7 @@ namespace refit::sync {
 
 std::string_view ToString(AgentCommandKind kind) {
   switch (kind) {
+    case AgentCommandKind::kBind: return "bind";
     case AgentCommandKind::kAttempt: return "attempt";
     case AgentCommandKind::kOnloadWeights: return "onload(weights)";
     case AgentCommandKind::kPause: return "pause";
@@ -101,6 +102,7 @@ std::string_view ToString(SessionPhase phase) {
     case SessionPhase::kPreparing: return "preparing";
     case SessionPhase::kTransferring: return "transferring";
     case SessionPhase::kEnding: return "ending";
+    case SessionPhase::kFencing: return "fencing";
     case SessionPhase::kDeciding: return "deciding";
     case SessionPhase::kActivating: return "activating";
     case SessionPhase::kUndoing: return "undoing";

@@ -20,9 +20,18 @@ constexpr std::uint32_t kNobody = 0;
 constexpr std::uint32_t kFirstPolicy = 1;
 constexpr std::uint32_t kFirstEngine = 1U << 16;
 
+constexpr std::uint32_t kBindTries = 2;       // RX-BIND-04
+constexpr std::uint32_t kDeathsInUpdate = 2;  // RX-QUAR-08
+
+// Whether the same thing may go well next time: what failed is the way, not what went over it (RX-XFER-11).
+bool IsOfTheWay(const Status& status) {
+  return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kDeadlineExceeded ||
+         status.code() == StatusCode::kDataLoss || REFIT_MUTANT("RX-XFER-11/retry-all", false, true);
+}
+
 }  // namespace
 
-Session::Session(SessionOptions options) : options_(std::move(options)) {
+Session::Session(SessionOptions options) : options_(std::move(options)), root_(options_.digest) {
   for (const EngineMember& member : options_.engines) {
     Engine engine;
     engine.member = member;
@@ -61,9 +70,16 @@ void Session::Handle(const SessionEvent& event, Instant now, SessionEffects& out
     return OnStarted(now, out);
   }
   if (const auto* agent = std::get_if<AgentReplied>(&event)) {
-    OnAgentReplied(*agent, now);
+    OnAgentReplied(*agent, now, out);
   } else if (const auto* agent_lost = std::get_if<AgentLost>(&event)) {
-    OnAgentLost(*agent_lost);
+    OnAgentLost(*agent_lost, out);
+  } else if (const auto* away = std::get_if<OutOfTraffic>(&event)) {
+    if (Engine* engine = Find(away->slot, away->incarnation); engine != nullptr) {
+      engine->out = true;
+    }
+    std::erase_if(options_.outside, [away](const EngineMember& member) {
+      return member.slot == away->slot && member.incarnation == away->incarnation;
+    });
   } else if (const auto* policy = std::get_if<PolicyReplied>(&event)) {
     OnPolicyReplied(*policy);
   } else if (const auto* policy_lost = std::get_if<PolicyLost>(&event)) {
@@ -88,9 +104,7 @@ void Session::OnStarted(Instant now, SessionEffects& out) {
   if (phase_ != SessionPhase::kIdle) {
     return;
   }
-  const Duration whole = std::max(options_.deadline - now, Duration(0));
-  prepare_deadline_ = now + whole / 2;
-  work_deadline_ = now + whole / 8 * 7;
+  work_deadline_ = now + std::max(options_.deadline - now, Duration(0)) / 8 * 7;
   if (policies_.empty() || engines_.empty()) {
     return Finish(FailedPrecondition(policies_.empty() ? "no policy worker takes part" : "no engine takes part",
                                      "wait until they have registered"),
@@ -104,111 +118,211 @@ void Session::OnStarted(Instant now, SessionEffects& out) {
 
 // ---- engines
 
-void Session::OnAgentReplied(const AgentReplied& event, Instant now) {
+Session::Engine* Session::Find(SlotIndex slot, Incarnation incarnation) {
   const auto found = std::find_if(engines_.begin(), engines_.end(),
-                                  [&](const Engine& engine) { return engine.member.slot == event.slot; });
-  // Only what we asked of this incarnation in this attempt counts (RX-ID-02, -04).
-  if (found == engines_.end() || found->gone || event.reply.stamp.incarnation != found->member.incarnation ||
-      event.reply.stamp.attempt != options_.attempt) {
-    return;
+                                  [slot](const Engine& engine) { return engine.member.slot == slot; });
+  if (found == engines_.end() ||
+      REFIT_MUTANT("RX-ID-04/any-incarnation", found->member.incarnation != incarnation, false)) {
+    return nullptr;
   }
-  Engine& engine = *found;
-  const AgentReply& reply = event.reply;
-  const auto command = engine.outstanding.find(reply.stamp.seq);
-  if (command == engine.outstanding.end()) {
-    return;
-  }
-  const AgentCommandKind kind = command->second;
-  engine.outstanding.erase(command);
-  engine.outcome.residue = reply.residue;
-  if (kind == AgentCommandKind::kTransfer) {
-    engine.outcome.totals = reply.totals;
-  }
-  if (!reply.retryable_in_place || reply.residue.kind == ResidueKind::kUnknown) {
-    engine.gone = true;
-    engine.outcome.killed = true;
-    engine.outcome.serving = false;
-    engine.outstanding.clear();
-  }
-  if (reply.kind == ReplyKind::kDone) {
-    return OnAgentDone(engine, kind, reply, now);
-  }
-  if (kind == AgentCommandKind::kHold) {
-    return;  // not confirmed: the decision will have it killed
-  }
-  if (kind == AgentCommandKind::kAbort) {
-    notes_.push_back(StrCat("engine ", event.slot, ": abort: ", reply.status.message()));
-    return;
-  }
-  if (kind == AgentCommandKind::kKill) {
-    return Fail(reply.status.WithContext(StrCat("engine ", event.slot, " can be neither held nor killed")), kNobody);
-  }
-  if (kind == AgentCommandKind::kResumeOld) {
-    notes_.push_back(StrCat("engine ", event.slot, " stays paused: ", reply.status.message()));
-    if (REFIT_MUTANT("RC-SESS-10/cleanup-error-is-primary", false, true)) {
-      failure_ = reply.status;
-    }
-    return;
-  }
-  FailEngine(engine, reply.status);
+  return &*found;
 }
 
-void Session::OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now) {
+void Session::OnAgentReplied(const AgentReplied& event, Instant now, SessionEffects& out) {
+  const AgentReply& reply = event.reply;
+  Engine* const engine = Find(event.slot, reply.stamp.incarnation);
+  if (engine == nullptr || engine->gone) {
+    return;
+  }
+  // Only what we asked of this incarnation in that attempt counts (RX-ID-02, -04).
+  const auto command = engine->outstanding.find(reply.stamp.seq);
+  if (command == engine->outstanding.end() || command->second.attempt != reply.stamp.attempt) {
+    return;
+  }
+  const AgentCommandKind kind = command->second.kind;
+  engine->outstanding.erase(command);
+  engine->outcome.residue = reply.residue;
+  opened_ = opened_ || reply.residue.kind == ResidueKind::kMixed || reply.residue.kind == ResidueKind::kComplete;
+  if (kind == AgentCommandKind::kTransfer) {
+    engine->outcome.totals = reply.totals;
+    if (reply.residue.kind == ResidueKind::kMixed) {
+      MoveTo(*engine, fleet::SlotState::kUpdating, out);
+    }
+  }
+  if (!reply.retryable_in_place || reply.residue.kind == ResidueKind::kUnknown) {
+    if (kind == AgentCommandKind::kTransfer) {
+      ++deaths_in_update_;
+    }
+    return Lose(*engine, kind, reply.status.ok() ? Unavailable("the incarnation has ended") : reply.status, out);
+  }
+  if (reply.kind == ReplyKind::kDone) {
+    return OnAgentDone(*engine, kind, reply, now, out);
+  }
+  OnAgentFailed(*engine, kind, reply, out);
+}
+
+void Session::OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now,
+                          SessionEffects& out) {
   switch (kind) {
+    case AgentCommandKind::kBind:
+      engine.streams = reply.links;
+      out.emplace_back(Bound{engine.member.slot, reply.links});
+      MoveTo(engine, fleet::SlotState::kBound, out);
+      ++engine.step;
+      break;
+    case AgentCommandKind::kEnd:
+      engine.complete = options_.attempt;
+      MoveTo(engine, fleet::SlotState::kComplete, out);
+      ++engine.step;
+      break;
     case AgentCommandKind::kActivate:
     case AgentCommandKind::kResumeOld:
       engine.outcome.serving = true;
       engine.outcome.resume_answered = now;
+      MoveTo(engine, fleet::SlotState::kServing, out);
       break;
-    case AgentCommandKind::kHold: engine.held = true; break;
+    case AgentCommandKind::kHold:
+      engine.out = true;
+      if (std::exchange(engine.outcome.serving, false)) {
+        MoveTo(engine, fleet::SlotState::kPaused, out);
+      }
+      break;
     case AgentCommandKind::kKill:
-      engine.gone = true;
-      engine.outcome.killed = true;
-      break;
     case AgentCommandKind::kAbort:
     case AgentCommandKind::kRelease: break;
     default: ++engine.step; break;
   }
-  if (engine.gone && kind != AgentCommandKind::kKill && kind != AgentCommandKind::kAbort &&
-      kind != AgentCommandKind::kHold) {
-    FailEngine(engine, reply.status.ok() ? Unavailable("the incarnation has ended") : reply.status);
+}
+
+void Session::OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentReply& reply, SessionEffects& out) {
+  const SlotIndex slot = engine.member.slot;
+  switch (kind) {
+    case AgentCommandKind::kHold:
+      return Lose(engine, kind, reply.status.WithContext("cannot be held"), out);  // its kill keeps it out of traffic
+    case AgentCommandKind::kAbort:
+      notes_.push_back(StrCat("engine ", slot, ": abort: ", reply.status.message()));
+      return;
+    case AgentCommandKind::kResumeOld:
+      notes_.push_back(StrCat("engine ", slot, " stays paused: ", reply.status.message()));
+      if (REFIT_MUTANT("RC-SESS-10/cleanup-error-is-primary", false, true)) {
+        failure_ = reply.status;
+      }
+      return;
+    case AgentCommandKind::kActivate:
+      // Refused, and consistent: once more, then its profile decides (RX-COMMIT-06).
+      if (options_.profile.on_engine_loss == OnEngineLoss::kDetach) {
+        if (!std::exchange(engine.activated_twice, true)) {
+          return;
+        }
+        return Lose(engine, kind, reply.status, out);
+      }
+      return FailEngine(engine, kind, reply.status);
+    case AgentCommandKind::kBind: return OnBindFailed(engine, reply.status, out);
+    case AgentCommandKind::kAttempt:
+      if (reply.kind == ReplyKind::kUnbound) {
+        engine.member.links.clear();
+        engine.step = 0;
+        return OnBindFailed(engine, reply.status, out);
+      }
+      return FailEngine(engine, kind, reply.status);
+    case AgentCommandKind::kTransfer:
+      if (reply.status.code() == StatusCode::kAborted && attempt_failure_.has_value()) {
+        return;  // we ended it ourselves
+      }
+      if (IsOfTheWay(reply.status) && options_.profile.max_attempts > 1) {
+        engine.failed_at = {kind, reply.status.code()};
+        ++engine.link_failures;
+        return FailAttempt(reply.status.WithContext(StrCat("engine ", slot)));
+      }
+      return FailEngine(engine, kind, reply.status);
+    default: return FailEngine(engine, kind, reply.status);
   }
 }
 
-void Session::OnAgentLost(const AgentLost& event) {
-  const auto found = std::find_if(engines_.begin(), engines_.end(),
-                                  [&](const Engine& engine) { return engine.member.slot == event.slot; });
-  if (found == engines_.end() || found->gone ||
-      REFIT_MUTANT("RX-ID-04/any-incarnation", event.incarnation != found->member.incarnation, false)) {
+void Session::OnBindFailed(Engine& engine, const Status& status, SessionEffects& out) {
+  static_cast<void>(out);
+  bind_failed_ = true;
+  if (options_.profile.on_bind_failure == OnBindFailure::kRetry && ++engine.bind_tries < kBindTries) {
+    return;  // its step is still to be done
+  }
+  engine.suspect = options_.profile.on_bind_failure == OnBindFailure::kRetry;
+  FailEngine(engine, AgentCommandKind::kBind, status);
+}
+
+void Session::OnAgentLost(const AgentLost& event, SessionEffects& out) {
+  Engine* const engine = Find(event.slot, event.incarnation);
+  if (engine == nullptr || engine->gone) {
     return;
   }
-  found->gone = true;
-  found->outcome.killed = true;
-  found->outcome.serving = false;
-  found->outcome.residue = Residue::Unknown();
-  found->outstanding.clear();
+  const AgentCommandKind during =
+      engine->outstanding.empty() ? AgentCommandKind::kKill : engine->outstanding.begin()->second.kind;
+  opened_ = opened_ || during == AgentCommandKind::kTransfer;
+  Lose(*engine, during, event.status, out);
+}
+
+// The incarnation is over: no call to it but kill (C2), its pairs are detached, the others go on (C6).
+void Session::Lose(Engine& engine, AgentCommandKind during, const Status& status, SessionEffects& out) {
+  engine.gone = true;
+  engine.outcome.killed = true;
+  engine.outcome.serving = false;
+  engine.outcome.residue = Residue::Unknown();
+  engine.outstanding.clear();
+  out.emplace_back(Quarantine{engine.member.slot, engine.member.incarnation, engine.next_seq, status.message()});
   if (phase_ == SessionPhase::kUndoing) {
-    notes_.push_back(event.status.WithContext(StrCat("engine ", event.slot)).message());
+    notes_.push_back(status.WithContext(StrCat("engine ", engine.member.slot)).message());
     return;
   }
-  FailEngine(*found, event.status);
+  FailEngine(engine, during, status);
+  if (deaths_in_update_ >= kDeathsInUpdate && phase_ < SessionPhase::kDeciding &&
+      options_.profile.on_engine_loss == OnEngineLoss::kDetach &&
+      REFIT_MUTANT("RX-QUAR-08/count-no-death", true, false)) {
+    systemic_ = true;
+    Fail(Aborted(StrCat("SYSTEMIC: ", deaths_in_update_, " engines died of this update, the last: ", status.message()),
+                 "look at the weights before the next sync; no further engine was given them"),
+         kNobody);
+  }
 }
 
-void Session::FailEngine(Engine& engine, const Status& status) {
+void Session::FailEngine(Engine& engine, AgentCommandKind during, const Status& status) {
   const Status named = status.WithContext(StrCat("engine ", engine.member.slot));
   const bool first = engine.outcome.status.ok();
   if (first) {
     engine.outcome.status = named;
+    engine.failed_at = {during, status.code()};
   }
   const bool detached = options_.profile.on_engine_loss == OnEngineLoss::kDetach && !failure_.has_value() &&
-                        Members().size() >= MembersNeeded();
+                        Members().size() >= std::max<std::size_t>(MembersNeeded(), 1);
   if (append_sent_ || detached) {
     if (first) {
       notes_.push_back(named.message());
     }
     return;
   }
+  insufficient_ = insufficient_ ||
+                  (!failure_.has_value() && engine.gone && options_.profile.on_engine_loss == OnEngineLoss::kDetach);
   Fail(named, kFirstEngine + engine.member.slot.value());
+}
+
+// More than half of the engines, and at least two, failed the same step alike in this attempt (RX-QUAR-05).
+bool Session::FailedAlike() const {
+  for (const Engine& engine : engines_) {
+    const auto same = std::count_if(engines_.begin(), engines_.end(), [&engine](const Engine& other) {
+      return engine.failed_at.has_value() && other.failed_at == engine.failed_at;
+    });
+    if (same >= 2 && static_cast<std::size_t>(same) * 2 > engines_.size()) {
+      return REFIT_MUTANT("RX-QUAR-05/kill-all", true, false);
+    }
+  }
+  return false;
+}
+
+// A pair failed although both its ends live: nobody can go on in this attempt (C6).
+void Session::FailAttempt(const Status& status) {
+  if (attempt_failure_.has_value()) {
+    notes_.push_back(status.message());
+  } else {
+    attempt_failure_ = status;
+  }
 }
 
 // ---- policy workers
@@ -216,22 +330,25 @@ void Session::FailEngine(Engine& engine, const Status& status) {
 void Session::OnPolicyReplied(const PolicyReplied& event) {
   const auto found = std::find_if(policies_.begin(), policies_.end(),
                                   [&](const Policy& policy) { return policy.member.rank == event.rank; });
-  if (found == policies_.end() || found->gone || event.reply.stamp.incarnation != found->member.incarnation ||
-      event.reply.stamp.attempt != options_.attempt) {
+  if (found == policies_.end() || found->gone || event.reply.stamp.incarnation != found->member.incarnation) {
     return;
   }
   Policy& policy = *found;
   const PolicyReply& reply = event.reply;
   const auto command = policy.outstanding.find(reply.stamp.seq);
-  if (command == policy.outstanding.end()) {
+  if (command == policy.outstanding.end() || command->second.attempt != reply.stamp.attempt) {
     return;
   }
-  const PolicyCommandKind kind = command->second;
+  const PolicyCommandKind kind = command->second.kind;
   policy.outstanding.erase(command);
   const Status named = reply.status.WithContext(StrCat("policy rank ", event.rank));
   if (reply.kind != ReplyKind::kDone) {
     if (kind == PolicyCommandKind::kAbort) {
-      notes_.push_back(named.message());
+      Fail(named, kFirstPolicy + event.rank.value());  // `source blocked`: nobody can begin again (RX-XFER-07, -13)
+    } else if (kind == PolicyCommandKind::kSend && attempt_failure_.has_value()) {
+      // we ended it ourselves
+    } else if (kind == PolicyCommandKind::kSend && IsOfTheWay(reply.status) && options_.profile.max_attempts > 1) {
+      FailAttempt(named);
     } else {
       Fail(named, kFirstPolicy + event.rank.value());
     }
@@ -256,7 +373,8 @@ void Session::OnPolicyLost(const PolicyLost& event) {
   }
   found->gone = true;
   found->outstanding.clear();
-  const bool needed = phase_ < SessionPhase::kTransferring || (phase_ <= SessionPhase::kEnding && !found->sent);
+  const bool needed = phase_ < SessionPhase::kTransferring || (phase_ <= SessionPhase::kFencing && !found->sent) ||
+                      attempt_failure_.has_value();
   const Status named = event.status.WithContext(StrCat("policy rank ", event.rank));
   if (needed) {
     Fail(named, kFirstPolicy + event.rank.value());
@@ -297,7 +415,13 @@ void Session::Finish(const Status& status, Instant now, SessionEffects& out) {
   outcome.status = status;
   outcome.version = options_.version;
   outcome.committed = committed_;
+  outcome.attempt = options_.attempt;
   outcome.digest = digest_;
+  outcome.opened = opened_ || committed_;
+  outcome.systemic = systemic_ || (!status.ok() && FailedAlike());
+  outcome.deaths_in_update = deaths_in_update_ >= kDeathsInUpdate;
+  outcome.insufficient = insufficient_;
+  outcome.in_doubt = append_sent_ && !committed_;
   for (const Policy& policy : policies_) {
     if (policy.sent && policy.delivered()) {
       outcome.published = policy.totals;
@@ -306,10 +430,9 @@ void Session::Finish(const Status& status, Instant now, SessionEffects& out) {
   }
   for (Engine& engine : engines_) {
     const Residue& residue = engine.outcome.residue;
-    const bool touched = residue.kind == ResidueKind::kMixed || residue.kind == ResidueKind::kComplete;
-    const bool lost_in_transfer = residue.kind == ResidueKind::kUnknown && transfer_started_;
-    outcome.opened =
-        outcome.opened || (touched && residue.attempt == options_.attempt) || lost_in_transfer || committed_;
+    if (residue.kind == ResidueKind::kMixed) {
+      MoveTo(engine, fleet::SlotState::kBound, out);
+    }
     if (engine.outcome.status.ok() && !(committed_ && engine.outcome.serving)) {
       engine.outcome.status = status;
     }
@@ -322,8 +445,12 @@ void Session::Finish(const Status& status, Instant now, SessionEffects& out) {
   const bool undecided = REFIT_MUTANT("RC-SESS-13/latch-after-commit", !committed_ && !append_sent_, true);
   const bool started = REFIT_MUTANT("RC-TERM-01/latch-before-transfer", transfer_started_, true) &&
                        REFIT_MUTANT("RC-TERM-01/no-latch-after-transfer", true, false);
-  outcome.latch =
-      !status.ok() && undecided && started && options_.profile.on_transfer_failure == OnTransferFailure::kLatch;
+  const Profile& profile = options_.profile;
+  outcome.latch = !status.ok() && undecided &&
+                  ((started && profile.on_transfer_failure == OnTransferFailure::kLatch) ||
+                   (REFIT_MUTANT("RC-BIND-05/allow-retry", bind_failed_, false) &&
+                    profile.on_bind_failure == OnBindFailure::kLatch) ||
+                   (equivocated_ && options_.kind == SessionKind::kRefit));
   outcome.notes = notes_;
   phase_ = SessionPhase::kFinished;
   out.emplace_back(Finished{std::move(outcome)});
@@ -337,9 +464,12 @@ Instant Session::next_deadline() const {
 }
 
 void Session::HandleDeadline(Instant now, SessionEffects& out) {
-  if (now < next_deadline()) {
-    return;
+  if (now >= next_deadline()) {
+    OnDeadline(now, out);
   }
+}
+
+void Session::OnDeadline(Instant now, SessionEffects& out) {
   const Status status =
       DeadlineExceeded(StrCat("the sync was still ", ToString(phase_), " at its deadline, waiting for ", WaitingFor()));
   if (now < options_.deadline) {
@@ -349,8 +479,8 @@ void Session::HandleDeadline(Instant now, SessionEffects& out) {
   if (phase_ == SessionPhase::kActivating) {
     for (Engine& engine : engines_) {
       if (!engine.outstanding.empty()) {
-        FailEngine(engine, DeadlineExceeded("activate was not answered by the deadline of the sync"));
-        engine.outstanding.clear();
+        Lose(engine, AgentCommandKind::kActivate,
+             DeadlineExceeded("activate was not answered by the deadline of the sync"), out);
       }
     }
     return Advance(now, out);
@@ -359,9 +489,10 @@ void Session::HandleDeadline(Instant now, SessionEffects& out) {
     notes_.push_back(status.message());
     return Finish(*failure_, now, out);
   }
-  Finish(
-      append_sent_ ? DeadlineExceeded("the commit is in doubt: its record was not confirmed by the deadline") : status,
-      now, out);
+  Finish(append_sent_ ? Aborted("IN_DOUBT: the commit was not confirmed by the deadline of the sync",
+                                "ask again with the same request id")
+                      : status,
+         now, out);
 }
 
 std::string Session::WaitingFor() const {
@@ -369,13 +500,15 @@ std::string Session::WaitingFor() const {
   for (const Policy& policy : policies_) {
     if (!policy.outstanding.empty()) {
       names += StrCat(names.empty() ? "" : ", ", "policy rank ", policy.member.rank, " (",
-                      ToString(policy.outstanding.begin()->second), ")");
+                      ToString(policy.outstanding.begin()->second.kind), ")");
     }
   }
   for (const Engine& engine : engines_) {
     if (!engine.outstanding.empty()) {
       names += StrCat(names.empty() ? "" : ", ", "engine ", engine.member.slot, " (",
-                      ToString(engine.outstanding.begin()->second), ")");
+                      ToString(engine.outstanding.begin()->second.kind), ")");
+    } else if (phase_ == SessionPhase::kDeciding && !append_sent_ && engine.gone && !engine.out) {
+      names += StrCat(names.empty() ? "" : ", ", "engine ", engine.member.slot, " (to be out of traffic)");
     }
   }
   return names.empty() ? "the commit record" : names;

@@ -65,6 +65,7 @@ struct SessionOptions {
   std::string source;                                // for kLease; empty: each worker's default
   Instant deadline;                                  // of the whole sync
   std::vector<EngineMember> engines;                 // by slot
+  std::vector<EngineMember> outside;                 // lives that take no part and may still be in traffic
   std::vector<PolicyMember> policies;                // by rank
   std::map<SlotIndex, CommandSeq> next_seq;          // first seq to use per agent; none: 1
   std::map<PolicyRank, CommandSeq> next_policy_seq;  // the same per policy worker
@@ -133,11 +134,12 @@ struct AttemptAborted {
   Status status;
   bool opened = false;
 };
-// That life is over: out of the router, killed, its slot launched anew (RX-QUAR-03). The session waits for OutOfTraffic
-// before it decides without that engine.
+// That life is over: out of the router, killed, its slot launched anew (RX-QUAR-03). The session sends it nothing more
+// and waits for OutOfTraffic before it decides without that engine.
 struct Quarantine {
   SlotIndex slot;
   Incarnation incarnation;
+  CommandSeq next_seq;  // for whoever still has something to tell its agent
   std::string reason;
 };
 // Where an engine of this session has come (fleet/slot.h), for whoever keeps the slots.
@@ -169,6 +171,7 @@ struct Outcome {
   bool opened = false;    // some engine had its first `update`: the number is burned unless committed (RX-ONCE-02)
   bool systemic = false;  // most engines failed alike: nobody is charged (RX-QUAR-05)
   bool deaths_in_update = false;  // two engines died of it: no further engine is given it in this request (RX-QUAR-08)
+  bool insufficient = false;      // too few engines were left, through no fault of those
   bool in_doubt = false;          // the commit was not confirmed by the deadline (RX-COMMIT-10)
   AttemptId attempt;              // the last one
   Digest digest;
@@ -192,6 +195,7 @@ enum class SessionPhase : std::uint8_t {
   kPreparing,  // onload(weights), pause, flush, begin
   kTransferring,
   kEnding,
+  kFencing,  // an attempt that failed: everybody stops and says so, then the next one begins
   kDeciding,
   kActivating,
   kUndoing,  // a failure before the first update: engines back to V-1; after it: abort and fence
@@ -209,27 +213,38 @@ class Session {
   SessionPhase phase() const { return phase_; }
 
  private:
+  template <typename Kind>
+  struct Sent {
+    Kind kind;
+    AttemptId attempt;
+  };
   struct Engine {
     EngineMember member;
-    std::vector<StreamSource> streams;
+    std::vector<StreamSource> streams;  // with their links, once bound
     CommandSeq next_seq;
-    std::size_t step = 0;                                // of Envelope(): the next one
-    std::map<CommandSeq, AgentCommandKind> outstanding;  // one, and what overtook it
-    EngineOutcome outcome;                               // status: its first failure; from then on it is no member
-    bool gone = false;                                   // killed or lost: no command reaches it
-    bool held = false;
+    std::size_t step = 0;                                      // of Envelope(): the next one
+    std::map<CommandSeq, Sent<AgentCommandKind>> outstanding;  // one, and what overtook it
+    EngineOutcome outcome;              // status: its first failure; from then on it is no member
+    std::optional<AttemptId> complete;  // the attempt whose version it holds
+    std::optional<std::pair<AgentCommandKind, StatusCode>> failed_at;  // in this attempt
+    std::uint32_t bind_tries = 0;
+    std::uint32_t link_failures = 0;  // attempts that its link ended although both ends live
+    bool suspect = false;             // to be quarantined, unless most failed alike
+    bool gone = false;                // lost or quarantined: no command reaches it
+    bool out = false;                 // of traffic, confirmed (RX-COMMIT-03)
     bool hold_sent = false;
     bool abort_sent = false;
     bool resume_sent = false;
+    bool activated_twice = false;
   };
   struct Policy {
     PolicyMember member;
     CommandSeq next_seq;
-    std::map<CommandSeq, PolicyCommandKind> outstanding;
+    std::map<CommandSeq, Sent<PolicyCommandKind>> outstanding;
     std::shared_ptr<const weights::Manifest> manifest;
-    std::vector<Receiver> receivers;
+    std::vector<Receiver> receivers;  // of this attempt
     bool leased = false;
-    bool sent = false;
+    bool sent = false;  // in this attempt
     bool abort_sent = false;
     bool gone = false;
     Digest digest;
@@ -240,45 +255,72 @@ class Session {
 
   // session.cc: events, failures, the end.
   void OnStarted(Instant now, SessionEffects& out);
-  void OnAgentReplied(const AgentReplied& event, Instant now);
-  void OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now);
-  void OnAgentLost(const AgentLost& event);
+  void OnAgentReplied(const AgentReplied& event, Instant now, SessionEffects& out);
+  void OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now, SessionEffects& out);
+  void OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentReply& reply, SessionEffects& out);
+  void OnBindFailed(Engine& engine, const Status& status, SessionEffects& out);
+  void OnAgentLost(const AgentLost& event, SessionEffects& out);
   void OnPolicyReplied(const PolicyReplied& event);
   void OnPolicyLost(const PolicyLost& event);
-  void FailEngine(Engine& engine, const Status& status);
+  void OnDeadline(Instant now, SessionEffects& out);
+  void Lose(Engine& engine, AgentCommandKind during, const Status& status, SessionEffects& out);
+  void FailEngine(Engine& engine, AgentCommandKind during, const Status& status);
+  void FailAttempt(const Status& status);
   void Fail(const Status& status, std::uint32_t place);
+  bool FailedAlike() const;
   void Finish(const Status& status, Instant now, SessionEffects& out);
   std::string WaitingFor() const;
+  Engine* Find(SlotIndex slot, Incarnation incarnation);
 
   // session_steps.cc: what to send next.
   void Advance(Instant now, SessionEffects& out);
   void AdvanceLeasing(Instant now, SessionEffects& out);
+  void StartAttempt(Instant now, SessionEffects& out);
   void AdvanceEnvelope(Instant now, SessionEffects& out);
   bool DispatchSteps(Instant now, SessionEffects& out);
   void DispatchTransfer(Instant now, SessionEffects& out);
+  static bool TakeBoundLinks(Engine& engine);
+  bool SenderFailsOthers(const Engine& engine) const;
+  bool Equivocates() const;
+  void AdvanceFencing(Instant now, SessionEffects& out);
+  bool AbortEverybody(Instant now, SessionEffects& out);
+  void NextAttempt(Instant now, SessionEffects& out);
   void AdvanceDeciding(Instant now, SessionEffects& out);
+  bool KeepOutOfTraffic(Instant now, SessionEffects& out);
   void AdvanceActivating(Instant now, SessionEffects& out);
   void AdvanceUndoing(Instant now, SessionEffects& out);
   bool MayResumeOld(const Engine& engine) const;
   Status Verify() const;
+  Status VerifyCounts(const Engine& engine) const;
   bool AllSent() const;
   std::size_t MembersNeeded() const;
-  std::vector<SlotIndex> Members() const;
-  Stamp MakeStamp(Incarnation incarnation, CommandSeq& next_seq) const;
+  std::vector<Member> Members() const;
+  void MoveTo(const Engine& engine, fleet::SlotState state, SessionEffects& out) const;
+  Stamp MakeStamp(Incarnation incarnation, AttemptId attempt, CommandSeq& next_seq) const;
   void Send(Engine& engine, AgentCommandKind kind, Instant now, SessionEffects& out);
   void Send(Policy& policy, PolicyCommandKind kind, Instant now, SessionEffects& out);
   Instant BudgetEnd(AgentCommandKind kind, Instant now) const;
 
-  SessionOptions options_;
+  SessionOptions options_;  // attempt: the current one
   SessionPhase phase_ = SessionPhase::kIdle;
   std::vector<Engine> engines_;    // by slot
   std::vector<Policy> policies_;   // by rank
+  std::uint32_t attempts_ = 0;     // begun
   Instant prepare_deadline_{};     // of steps before the transfer: one engine's flush must not eat the whole budget
   Instant work_deadline_{};        // what remains until the deadline is for undoing
   Digest digest_;                  // root of what the senders sent
+  std::optional<Digest> root_;     // of the first attempt that every sender completed, or of the committed version
   std::optional<Status> failure_;  // primary; its place decides between those of one step
   std::uint32_t failure_place_ = 0;
-  bool transfer_started_ = false;
+  std::optional<Status> attempt_failure_;  // of the current attempt alone
+  std::uint32_t deaths_in_update_ = 0;
+  bool transfer_started_ = false;  // in any attempt
+  bool in_transfer_ = false;       // in this one
+  bool opened_ = false;            // in any attempt: some engine may have had its first `update`
+  bool equivocated_ = false;
+  bool bind_failed_ = false;
+  bool systemic_ = false;
+  bool insufficient_ = false;
   bool append_sent_ = false;
   bool committed_ = false;
   std::vector<std::string> notes_;

@@ -15,13 +15,16 @@
 namespace refit::sync {
 namespace {
 
-[[maybe_unused]] constexpr std::size_t kStepOfPause = 2;
+[[maybe_unused]] constexpr std::size_t kStepOfPause = 3;
+constexpr std::uint32_t kLinkFailures = 2;  // RX-SUM-02: two attempts on the same pair
 
 }  // namespace
 
 void Session::Advance(Instant now, SessionEffects& out) {
   if (failure_.has_value() && phase_ < SessionPhase::kActivating && !append_sent_) {
     phase_ = SessionPhase::kUndoing;
+  } else if (attempt_failure_.has_value() && phase_ < SessionPhase::kDeciding) {
+    phase_ = SessionPhase::kFencing;
   }
   switch (phase_) {
     case SessionPhase::kLeasing: return AdvanceLeasing(now, out);
@@ -29,6 +32,7 @@ void Session::Advance(Instant now, SessionEffects& out) {
     case SessionPhase::kPreparing:
     case SessionPhase::kTransferring:
     case SessionPhase::kEnding: return AdvanceEnvelope(now, out);
+    case SessionPhase::kFencing: return AdvanceFencing(now, out);
     case SessionPhase::kDeciding: return AdvanceDeciding(now, out);
     case SessionPhase::kActivating: return AdvanceActivating(now, out);
     case SessionPhase::kUndoing: return AdvanceUndoing(now, out);
@@ -54,6 +58,12 @@ void Session::AdvanceLeasing(Instant now, SessionEffects& out) {
       return Advance(now, out);
     }
   }
+  StartAttempt(now, out);
+}
+
+void Session::StartAttempt(Instant now, SessionEffects& out) {
+  ++attempts_;
+  prepare_deadline_ = now + std::max(options_.deadline - now, Duration(0)) / 2;
   phase_ = SessionPhase::kAttempting;
   AdvanceEnvelope(now, out);
 }
@@ -70,7 +80,7 @@ void Session::AdvanceEnvelope(Instant now, SessionEffects& out) {
   for (const Engine& engine : engines_) {
     if (engine.outcome.status.ok()) {
       all_done = all_done && engine.step == envelope.size();
-      any_left_attempt = any_left_attempt || engine.step > 0;
+      any_left_attempt = any_left_attempt || engine.step > 1;
       any_ending = any_ending || (engine.step < envelope.size() && envelope[engine.step] == AgentCommandKind::kEnd);
     }
   }
@@ -78,7 +88,7 @@ void Session::AdvanceEnvelope(Instant now, SessionEffects& out) {
     phase_ = SessionPhase::kDeciding;
     return AdvanceDeciding(now, out);
   }
-  if (transfer_started_) {
+  if (in_transfer_) {
     phase_ = any_ending && AllSent() ? SessionPhase::kEnding : SessionPhase::kTransferring;
   } else if (any_left_attempt) {
     phase_ = SessionPhase::kPreparing;
@@ -90,12 +100,12 @@ void Session::AdvanceEnvelope(Instant now, SessionEffects& out) {
 bool Session::DispatchSteps(Instant now, SessionEffects& out) {
   const std::span<const AgentCommandKind> envelope = Envelope();
   std::size_t first_step = envelope.size();
-  bool all_at_transfer = !Members().empty();
+  bool all_at_transfer = false;
   for (const Engine& engine : engines_) {
-    if (engine.outcome.status.ok()) {
+    if (engine.outcome.status.ok() && engine.step < envelope.size()) {
+      const bool at_transfer = engine.outstanding.empty() && envelope[engine.step] == AgentCommandKind::kTransfer;
+      all_at_transfer = at_transfer && (all_at_transfer || first_step == envelope.size());
       first_step = std::min(first_step, engine.step);
-      all_at_transfer = all_at_transfer && engine.outstanding.empty() && engine.step < envelope.size() &&
-                        envelope[engine.step] == AgentCommandKind::kTransfer;
     }
   }
   if (all_at_transfer) {
@@ -112,17 +122,44 @@ bool Session::DispatchSteps(Instant now, SessionEffects& out) {
     if (kind == AgentCommandKind::kTransfer || barrier || (kind == AgentCommandKind::kEnd && !AllSent())) {
       continue;
     }
-    Send(engine, kind, now, out);
     sent = true;
+    if (kind == AgentCommandKind::kBind && TakeBoundLinks(engine)) {
+      ++engine.step;  // nothing to bind: nothing goes over the wire (RC-BIND-04)
+      continue;
+    }
+    Send(engine, kind, now, out);
   }
   return sent;
 }
 
-// Receivers first: a load must find somebody who waits for it. Policy workers without a receiver drain (RC-ROLE-01).
+// Whether every stream of an engine is that of a link that is bound; then they carry its name from here on.
+bool Session::TakeBoundLinks(Engine& engine) {
+  if (REFIT_MUTANT("RC-BIND-04/bind-survivors", false, true)) {
+    return false;
+  }
+  std::vector<StreamSource> bound;
+  for (const StreamSource& stream : engine.streams) {
+    const auto link = std::find_if(engine.member.links.begin(), engine.member.links.end(),
+                                   [&stream](const StreamSource& each) { return each.SamePair(stream); });
+    if (link == engine.member.links.end()) {
+      return false;
+    }
+    bound.push_back(*link);
+  }
+  if (engine.member.links.size() != bound.size()) {
+    return false;  // it has one too many
+  }
+  engine.streams = std::move(bound);
+  return true;
+}
+
+// Receivers first: a load must find somebody who waits for it. Policy workers without a receiver drain (RC-ROLE-01),
+// and so do those whose receivers hold the version already (RX-XFER-06).
 void Session::DispatchTransfer(Instant now, SessionEffects& out) {
   transfer_started_ = true;
+  in_transfer_ = true;
   for (Engine& engine : engines_) {
-    if (!engine.outcome.status.ok()) {
+    if (!engine.outcome.status.ok() || engine.complete.has_value()) {
       continue;
     }
     Send(engine, AgentCommandKind::kTransfer, now, out);
@@ -141,8 +178,8 @@ bool Session::AllSent() const {
   return std::all_of(policies_.begin(), policies_.end(), [](const Policy& policy) { return policy.sent; });
 }
 
-// SENT against RECEIVED (contract §II.4 step 3): the senders agree on one root, and every engine got, over its ranks,
-// exactly what the sources of its streams published.
+// SENT against RECEIVED (contract §II.4 step 3): the senders agree on one root, the same one in every attempt
+// (RX-ONCE-03), and every engine got, over its ranks, exactly what the sources of its streams published.
 Status Session::Verify() const {
   const Policy* first = nullptr;
   for (const Policy& policy : policies_) {
@@ -159,26 +196,140 @@ Status Session::Verify() const {
     }
   }
   for (const Engine& engine : engines_) {
-    if (!engine.outcome.status.ok()) {
-      continue;
-    }
-    TransferTotals sent;
-    for (const StreamSource& stream : engine.streams) {
-      for (const Policy& policy : policies_) {
-        if (policy.member.rank == stream.policy) {
-          sent.tensors += policy.totals.tensors * stream.tp_ranks.size();
-          sent.bytes += policy.totals.bytes * stream.tp_ranks.size();
-        }
-      }
-    }
-    const TransferTotals& received = engine.outcome.totals;
-    if (received.tensors != sent.tensors || received.bytes != sent.bytes) {
-      return DataLoss(StrCat("engine ", engine.member.slot, " received ", received.tensors, " tensors, ",
-                             received.bytes, " bytes; sent to it were ", sent.tensors, " tensors, ", sent.bytes,
-                             " bytes"));
+    if (engine.outcome.status.ok() && engine.complete == options_.attempt) {
+      REFIT_RETURN_IF_ERROR(VerifyCounts(engine));
     }
   }
   return OkStatus();
+}
+
+Status Session::VerifyCounts(const Engine& engine) const {
+  TransferTotals sent;
+  for (const StreamSource& stream : engine.streams) {
+    for (const Policy& policy : policies_) {
+      if (policy.member.rank == stream.policy) {
+        sent.tensors += policy.totals.tensors * stream.tp_ranks.size();
+        sent.bytes += policy.totals.bytes * stream.tp_ranks.size();
+      }
+    }
+  }
+  const TransferTotals& received = engine.outcome.totals;
+  if (received.tensors != sent.tensors || received.bytes != sent.bytes) {
+    return DataLoss(StrCat("engine ", engine.member.slot, " received ", received.tensors, " tensors, ", received.bytes,
+                           " bytes; sent to it were ", sent.tensors, " tensors, ", sent.bytes, " bytes"));
+  }
+  return OkStatus();
+}
+
+bool Session::Equivocates() const {
+  return root_.has_value() && AllSent() &&
+         std::any_of(policies_.begin(), policies_.end(), [this](const Policy& policy) {
+           return policy.delivered() && REFIT_MUTANT("RX-ONCE-03/overwrite-the-digest", policy.digest != *root_, false);
+         });
+}
+
+// ---- the next attempt
+
+void Session::AdvanceFencing(Instant now, SessionEffects& out) {
+  if (AbortEverybody(now, out)) {
+    return;
+  }
+  if (AllSent() && !root_.has_value() && Verify().ok()) {
+    root_ = digest_;
+  }
+  const bool alike = FailedAlike();
+  for (Engine& engine : engines_) {
+    if (engine.gone || !engine.outcome.status.ok()) {
+      continue;
+    }
+    if (engine.complete == options_.attempt && !VerifyCounts(engine).ok()) {
+      engine.complete.reset();
+      engine.outcome.residue = Residue::Mixed(options_.version, options_.attempt);
+    }
+    if (engine.outcome.residue.kind == ResidueKind::kMixed) {
+      MoveTo(engine, fleet::SlotState::kBound, out);
+    }
+    // Twice the same pair is that engine's, unless its sender fails others as well (RX-SUM-02, RX-QUAR-05).
+    if (engine.link_failures >= kLinkFailures && !alike && !SenderFailsOthers(engine)) {
+      Lose(engine, AgentCommandKind::kTransfer, attempt_failure_->WithContext("its link failed twice"), out);
+    }
+  }
+  NextAttempt(now, out);
+}
+
+// Whether somebody has still to settle.
+bool Session::AbortEverybody(Instant now, SessionEffects& out) {
+  bool waiting = false;
+  for (Engine& engine : engines_) {
+    if (engine.gone) {
+      continue;
+    }
+    if (!engine.outstanding.empty() && !std::exchange(engine.abort_sent, true)) {
+      Send(engine, AgentCommandKind::kAbort, now, out);
+    }
+    waiting = waiting || !engine.outstanding.empty();
+  }
+  for (Policy& policy : policies_) {
+    if (policy.gone) {
+      continue;
+    }
+    if (!policy.outstanding.empty() && !std::exchange(policy.abort_sent, true)) {
+      Send(policy, PolicyCommandKind::kAbort, now, out);
+    }
+    waiting = waiting || !policy.outstanding.empty();
+  }
+  return waiting;
+}
+
+bool Session::SenderFailsOthers(const Engine& engine) const {
+  for (const StreamSource& stream : engine.streams) {
+    for (const Engine& other : engines_) {
+      const bool shares = std::any_of(other.streams.begin(), other.streams.end(),
+                                      [&stream](const StreamSource& each) { return each.policy == stream.policy; });
+      if (&other != &engine && shares && other.link_failures > 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void Session::NextAttempt(Instant now, SessionEffects& out) {
+  const Status status = *std::exchange(attempt_failure_, std::nullopt);
+  if (!failure_.has_value() && attempts_ >= options_.profile.max_attempts) {
+    systemic_ = systemic_ || FailedAlike();
+    Fail(systemic_ ? status.WithContext("SYSTEMIC: most engines failed alike in every attempt")
+                   : status.WithContext(StrCat("in each of ", attempts_, " attempts")),
+         0);
+  }
+  if (failure_.has_value()) {
+    return Advance(now, out);
+  }
+  const AttemptId ended = options_.attempt;
+  ++options_.attempt.n;
+  out.emplace_back(AttemptAborted{ended, options_.attempt, status, opened_});
+  in_transfer_ = false;
+  for (Engine& engine : engines_) {
+    engine.abort_sent = false;
+    engine.failed_at.reset();
+    if (!engine.complete.has_value()) {
+      engine.step = 1;  // its links are bound
+      engine.outcome.totals = {};
+    }
+  }
+  for (Policy& policy : policies_) {
+    policy.abort_sent = false;
+    policy.sent = REFIT_MUTANT("RX-XFER-06/restart-one-rank", false, policy.sent);
+    policy.receivers.clear();
+  }
+  const bool complete = std::all_of(engines_.begin(), engines_.end(), [](const Engine& engine) {
+    return !engine.outcome.status.ok() || engine.complete.has_value();
+  });
+  if (complete) {  // whoever failed it is out: nothing is left to send
+    phase_ = SessionPhase::kDeciding;
+    return AdvanceDeciding(now, out);
+  }
+  StartAttempt(now, out);
 }
 
 // ---- decide and settle
@@ -187,14 +338,17 @@ std::size_t Session::MembersNeeded() const {
   if (REFIT_MUTANT("RX-COMMIT-05/commit-without-members", false, true)) {
     return 0;
   }
+  if (options_.kind == SessionKind::kCatchUp) {
+    return 1;
+  }
   return options_.profile.min_serving == 0 ? engines_.size() : options_.profile.min_serving;
 }
 
-std::vector<SlotIndex> Session::Members() const {
-  std::vector<SlotIndex> members;
+std::vector<Member> Session::Members() const {
+  std::vector<Member> members;
   for (const Engine& engine : engines_) {
-    if (engine.outcome.status.ok() && !engine.gone) {
-      members.push_back(engine.member.slot);
+    if (engine.outcome.status.ok() && REFIT_MUTANT("RX-MEM-02/keep-the-lost", !engine.gone, true)) {
+      members.push_back({engine.member.slot, engine.member.incarnation, engine.complete.value_or(options_.attempt)});
     }
   }
   return members;
@@ -204,7 +358,16 @@ void Session::AdvanceDeciding(Instant now, SessionEffects& out) {
   if (append_sent_) {
     return;
   }
-  if (Status verified = Verify(); !verified.ok()) {
+  Status verified = Verify();
+  if (verified.ok() && Equivocates()) {
+    equivocated_ = true;
+    verified = options_.kind == SessionKind::kCatchUp
+                   ? FailedPrecondition(StrCat("the source holds version ", options_.version, " no more"),
+                                        "the engine is taken in by the next sync")
+                   : DataLoss("EQUIVOCATION: the source gave other weights than in the attempt before",
+                              "the trainer must keep its weights until sync returns; start a new run");
+  }
+  if (!verified.ok()) {
     for (Engine& engine : engines_) {
       if (engine.outcome.residue.kind == ResidueKind::kComplete) {
         engine.outcome.residue = Residue::Mixed(options_.version, options_.attempt);  // complete means verified too
@@ -213,21 +376,14 @@ void Session::AdvanceDeciding(Instant now, SessionEffects& out) {
     Fail(verified, 0);
     return Advance(now, out);
   }
-  // Whoever does not hold the version is out of traffic before it is published (RX-COMMIT-03): it confirms that it is
-  // paused, or it dies.
-  bool waiting = false;
-  for (Engine& engine : engines_) {
-    if (engine.outcome.status.ok() || engine.gone || engine.held || REFIT_MUTANT("RX-COMMIT-03/no-hold", false, true)) {
-      continue;
-    }
-    if (engine.outstanding.empty()) {
-      Send(engine, engine.hold_sent ? AgentCommandKind::kKill : AgentCommandKind::kHold, now, out);
-      engine.hold_sent = true;
-    }
-    waiting = true;
-  }
-  if (waiting) {
+  if (KeepOutOfTraffic(now, out)) {
     return;
+  }
+  if (Members().size() < MembersNeeded()) {
+    Fail(Unavailable(
+             StrCat("INSUFFICIENT: ", Members().size(), " engines hold the version, ", MembersNeeded(), " are needed")),
+         0);
+    return Advance(now, out);
   }
   AppendCommit commit{options_.version, digest_, Members(), {}};
   for (const Engine& engine : engines_) {
@@ -237,6 +393,29 @@ void Session::AdvanceDeciding(Instant now, SessionEffects& out) {
   }
   append_sent_ = true;
   out.emplace_back(std::move(commit));
+}
+
+// Whoever does not hold the version is out of traffic before it is published (RX-COMMIT-03): it confirms that it is
+// paused, or it dies, or the router was seen without it. Whether one still has to.
+bool Session::KeepOutOfTraffic(Instant now, SessionEffects& out) {
+  if (REFIT_MUTANT("RX-COMMIT-03/no-hold", false, true)) {
+    return false;
+  }
+  const bool alike = FailedAlike();
+  bool waiting = !options_.outside.empty();
+  for (Engine& engine : engines_) {
+    if (engine.outcome.status.ok() || engine.out) {
+      continue;
+    }
+    if (std::exchange(engine.suspect, false) && !engine.gone && !alike) {
+      Lose(engine, AgentCommandKind::kBind, engine.outcome.status, out);
+    }
+    if (!engine.gone && engine.outstanding.empty() && !std::exchange(engine.hold_sent, true)) {
+      Send(engine, AgentCommandKind::kHold, now, out);
+    }
+    waiting = true;
+  }
+  return waiting;
 }
 
 void Session::AdvanceActivating(Instant now, SessionEffects& out) {
@@ -264,39 +443,28 @@ void Session::AdvanceActivating(Instant now, SessionEffects& out) {
 
 // Settled C1: an engine that still holds what is published goes back to it, and no other ever does.
 bool Session::MayResumeOld(const Engine& engine) const {
-  const bool latches = transfer_started_ && options_.profile.on_transfer_failure == OnTransferFailure::kLatch;
+  const Profile& profile = options_.profile;
+  const bool latches = (transfer_started_ && profile.on_transfer_failure == OnTransferFailure::kLatch) ||
+                       (bind_failed_ && profile.on_bind_failure == OnBindFailure::kLatch);
   const Residue& residue = engine.outcome.residue;
   // A refused pause may have half applied: it counts from when it was sent (RC-SESS-06).
   const bool paused = REFIT_MUTANT("RC-SESS-06/pause-outside-the-guard", engine.outcome.pause_sent != Instant{},
                                    engine.step > kStepOfPause);
-  return paused && !engine.outcome.serving && !engine.resume_sent &&
+  return paused && !engine.outcome.serving && !engine.resume_sent && !engine.out &&
          REFIT_MUTANT("RC-SESS-08/resume-after-transfer", !latches, true) &&
-         REFIT_MUTANT("RX-COMMIT-11/resume-mixed", residue == Residue::Old(options_.committed), true);
+         REFIT_MUTANT("RX-COMMIT-11/resume-mixed",
+                      options_.kind == SessionKind::kRefit && residue.IsOld(options_.committed), true);
 }
 
 void Session::AdvanceUndoing(Instant now, SessionEffects& out) {
-  bool waiting = false;
+  bool waiting = AbortEverybody(now, out);
   for (Engine& engine : engines_) {
-    if (engine.gone) {
-      continue;
-    }
-    if (!engine.outstanding.empty() && !engine.abort_sent && !engine.resume_sent) {
-      engine.abort_sent = true;
-      Send(engine, AgentCommandKind::kAbort, now, out);
-    }
-    if (engine.outstanding.empty() &&
+    if (!engine.gone && engine.outstanding.empty() &&
         REFIT_MUTANT("RC-TEST-04/3-resume-only-on-success", MayResumeOld(engine), false)) {
       engine.resume_sent = true;
       Send(engine, AgentCommandKind::kResumeOld, now, out);
+      waiting = true;
     }
-    waiting = waiting || !engine.outstanding.empty();
-  }
-  for (Policy& policy : policies_) {
-    if (!policy.gone && !policy.outstanding.empty() && !policy.abort_sent) {
-      policy.abort_sent = true;
-      Send(policy, PolicyCommandKind::kAbort, now, out);
-    }
-    waiting = waiting || !policy.outstanding.empty();
   }
   if (!waiting) {
     Finish(*failure_, now, out);
@@ -308,6 +476,7 @@ void Session::AdvanceUndoing(Instant now, SessionEffects& out) {
 // A command that undoes gets half of what remains, so that its answer, even `not in time`, still arrives.
 Instant Session::BudgetEnd(AgentCommandKind kind, Instant now) const {
   switch (kind) {
+    case AgentCommandKind::kBind:
     case AgentCommandKind::kAttempt:
     case AgentCommandKind::kOnloadWeights:
     case AgentCommandKind::kPause:
@@ -321,24 +490,31 @@ Instant Session::BudgetEnd(AgentCommandKind kind, Instant now) const {
   }
 }
 
-Stamp Session::MakeStamp(Incarnation incarnation, CommandSeq& next_seq) const {
+Stamp Session::MakeStamp(Incarnation incarnation, AttemptId attempt, CommandSeq& next_seq) const {
   const CommandSeq seq = std::exchange(next_seq, next_seq.Next());
-  return {options_.run, options_.attempt.term, seq, options_.attempt, options_.version, incarnation};
+  return {options_.run, attempt.term, seq, attempt, options_.version, incarnation};
+}
+
+void Session::MoveTo(const Engine& engine, fleet::SlotState state, SessionEffects& out) const {
+  out.emplace_back(SlotMoved{engine.member.slot, state});
 }
 
 void Session::Send(Engine& engine, AgentCommandKind kind, Instant now, SessionEffects& out) {
   AgentCommand command;
-  command.stamp = MakeStamp(engine.member.incarnation, engine.next_seq);
+  command.stamp = MakeStamp(engine.member.incarnation, engine.complete.value_or(options_.attempt), engine.next_seq);
   command.kind = kind;
   command.budget = std::max(BudgetEnd(kind, now) - now, Duration(0));
   switch (kind) {
+    case AgentCommandKind::kBind: command.streams = engine.streams; break;
     case AgentCommandKind::kAttempt:
       command.manifest = policies_.front().manifest;
       command.streams = engine.streams;
       break;
     case AgentCommandKind::kPause:
-      engine.outcome.pause_sent = now;
-      engine.outcome.serving = false;
+      engine.outcome.pause_sent = engine.outcome.pause_sent == Instant{} ? now : engine.outcome.pause_sent;
+      if (std::exchange(engine.outcome.serving, false)) {
+        MoveTo(engine, fleet::SlotState::kPaused, out);
+      }
       break;
     case AgentCommandKind::kEnd:
       for (auto policy = policies_.rbegin(); policy != policies_.rend(); ++policy) {
@@ -350,13 +526,13 @@ void Session::Send(Engine& engine, AgentCommandKind kind, Instant now, SessionEf
     case AgentCommandKind::kResumeOld: command.stamp.version = options_.committed; break;
     default: break;
   }
-  engine.outstanding.emplace(command.stamp.seq, kind);
+  engine.outstanding.emplace(command.stamp.seq, Sent<AgentCommandKind>{kind, command.stamp.attempt});
   out.emplace_back(SendToAgent{engine.member.slot, std::move(command)});
 }
 
 void Session::Send(Policy& policy, PolicyCommandKind kind, Instant now, SessionEffects& out) {
   PolicyCommand command;
-  command.stamp = MakeStamp(policy.member.incarnation, policy.next_seq);
+  command.stamp = MakeStamp(policy.member.incarnation, options_.attempt, policy.next_seq);
   command.kind = kind;
   // A source that does not return is reported as such after the session gave up on it, not in place of the reason.
   const Instant latest = std::max(now, work_deadline_);
@@ -366,7 +542,7 @@ void Session::Send(Policy& policy, PolicyCommandKind kind, Instant now, SessionE
   } else if (kind == PolicyCommandKind::kSend) {
     command.receivers = policy.receivers;
   }
-  policy.outstanding.emplace(command.stamp.seq, kind);
+  policy.outstanding.emplace(command.stamp.seq, Sent<PolicyCommandKind>{kind, command.stamp.attempt});
   out.emplace_back(SendToPolicy{policy.member.rank, std::move(command)});
 }
 

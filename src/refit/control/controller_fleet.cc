@@ -1,0 +1,634 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What happens to a slot: somebody registers, is lost, is killed, launched again, adopted. Every change of state goes
+// through Enter.
+
+#include <algorithm>
+#include <utility>
+
+#include "refit/base/check.h"
+#include "refit/base/mutant.h"
+#include "refit/base/str.h"
+#include "refit/control/controller.h"
+
+namespace refit::control {
+namespace {
+
+using fleet::SlotState;
+using sync::AgentCommandKind;
+
+constexpr std::size_t kPastMax = 8;
+
+}  // namespace
+
+void Controller::Enter(SlotIndex index, Slot& slot, SlotState state, std::string reason) {
+  REFIT_CHECK(fleet::IsSlotArrow(slot.state, state), "the slot machine has no such arrow");
+  fresh_.emplace_back(SlotChanged{index, slot.incarnation, {slot.state, state}, std::move(reason)});
+  slot.state = state;
+}
+
+// It serves what is committed: the router may know it, the monitor may probe it (C10: after `resume`).
+void Controller::EnterServing(SlotIndex index, Slot& slot, Instant now) {
+  if (slot.state != SlotState::kServing) {
+    if (!fleet::IsSlotArrow(slot.state, SlotState::kServing)) {
+      return;  // resumed at its launch weights: it holds nothing that anybody committed
+    }
+    Enter(index, slot, SlotState::kServing);
+  }
+  slot.version = committed_;
+  slot.digest = committed_digest_;
+  slot.last_error.clear();
+  if (options_.use_router && session_.has_value() && session_->phase() == sync::SessionPhase::kUndoing) {
+    // resumed at V-1: its entry was never taken away
+  }
+  if (options_.use_router) {
+    slot.in_traffic = true;
+    fleet::RouterEffects effects;
+    router_.Want(index, slot.incarnation, now, effects);
+    CarryOut(std::move(effects), now);
+  }
+  if (options_.use_fault_tolerance) {
+    health_.Enable(index, slot.incarnation, now);
+  }
+}
+
+// ---- registration
+
+void Controller::OnAgentRegistered(const sync::EngineMember& member, Instant now) {
+  const auto found = slots_.find(member.slot);
+  if (found == slots_.end()) {
+    return;  // a slot that the configuration does not name takes no part
+  }
+  Slot& slot = found->second;
+  const bool past = std::find(slot.past.begin(), slot.past.end(), member.incarnation) != slot.past.end();
+  if (past || slot.state == SlotState::kRetired || slot.removed) {
+    return;  // that life is over, whatever is still heard of it
+  }
+  const bool known = slot.incarnation == member.incarnation;
+  if (known && (slot.member.has_value() || slot.state == SlotState::kQuarantined || slot.state == SlotState::kKilling ||
+                slot.state == SlotState::kZombie)) {
+    return;  // the same life again: what we know of it is newer; and quarantine is final for a life (C14)
+  }
+  if (!known && (slot.member.has_value() || slot.kill.has_value() || slot.state == SlotState::kZombie)) {
+    // Whoever launches a life has buried the one before.
+    Lose(member.slot, slot.incarnation, Unavailable("a new incarnation took its slot"), true, now);
+  }
+  if (slot.state == SlotState::kRetired) {
+    return;
+  }
+  if (slot.kill.has_value()) {  // dead; its path still waits for the router alone
+    slot.kill.reset();
+    OnDead(member.slot, slot, true, now);
+  }
+  if (!known && slot.adopting && slot.in_traffic) {
+    LeaveTraffic(member.slot, slot, now);  // the life that the journal names is dead
+    slot.in_traffic = false;
+  }
+  OnLaunched(member.slot, slot, member, now);
+}
+
+void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMember& member, Instant now) {
+  slot.launch_at = kNever;
+  slot.expected_until = kNever;
+  if (slot.state == SlotState::kEmpty) {
+    Enter(index, slot, SlotState::kLaunching);
+  }
+  slot.incarnation = member.incarnation;
+  slot.member = member;
+  slot.next_seq = CommandSeq(1);
+  slot.errands.clear();
+  slot.catch_ups = 0;
+  slot.version = WeightVersion(0);  // launch weights: STALE until a refit or a catch-up has reached it
+  slot.digest = {};
+  slot.last_error.clear();
+  slot.adopting = false;
+  Enter(index, slot, SlotState::kStale);
+  unbound_.insert(index);
+  if (options_.use_fault_tolerance) {
+    health_.Watch(index, slot.incarnation, now);
+  }
+  if (REFIT_MUTANT("RX-COMMIT-08/admit-at-boot", false, true)) {
+    fleet::RouterEffects effects;
+    slot.in_traffic = true;
+    router_.Want(index, slot.incarnation, now, effects);
+    CarryOut(std::move(effects), now);
+  }
+  if (fleet::Recovery* recovery = RecoveryOf(index); recovery != nullptr) {
+    fleet::RecoveryEffects effects;
+    recovery->OnLaunched(index, member.incarnation, now, effects);
+    CarryOut(std::move(effects), now);
+  }
+  const bool fresh = member.attempt == AttemptId{} && member.residue == sync::Residue::Old(WeightVersion(0));
+  if (!fresh && slot.member.has_value()) {
+    // It served another controller: this one is heard first, and told what it holds (RX-JRNL-04).
+    slot.adopting = true;
+    SendErrand(index, slot, Errand::kFence, AgentCommandKind::kAbort, WeightVersion(0));
+  }
+}
+
+void Controller::OnAgentGone(const AgentGone& event, Instant now) {
+  Lose(event.slot, event.incarnation, event.status, event.confirmed_dead, now);
+}
+
+void Controller::OnPolicyRegistered(const sync::PolicyMember& member, Instant now) {
+  const auto found = policies_.find(member.rank);
+  if (found == policies_.end()) {
+    return;
+  }
+  Worker& worker = found->second;
+  const bool replaces = worker.member.has_value() && worker.member->incarnation != member.incarnation;
+  if (!worker.member.has_value() || replaces) {
+    worker.next_seq = CommandSeq(1);
+  }
+  worker.member = member;
+  if (replaces) {
+    Forward(sync::PolicyLost{member.rank, Unavailable("a new incarnation took its rank")}, now);
+  }
+  for (const auto& [index, slot] : slots_) {
+    const bool linked =
+        slot.member.has_value() &&
+        std::all_of(slot.member->links.begin(), slot.member->links.end(), [&member](const sync::StreamSource& link) {
+          return link.policy != member.rank || link.incarnation == member.incarnation;
+        });
+    if (slot.member.has_value() && !linked) {
+      unbound_.insert(index);
+    }
+  }
+}
+
+void Controller::OnPolicyGone(const PolicyGone& event, Instant now) {
+  const auto found = policies_.find(event.rank);
+  if (found == policies_.end() || !found->second.member.has_value() ||
+      found->second.member->incarnation != event.incarnation) {
+    return;
+  }
+  found->second.member.reset();
+  Forward(sync::PolicyLost{event.rank, event.status}, now);
+}
+
+void Controller::OnSlotAdded(SlotIndex index, Instant now) {
+  const auto [found, added] = slots_.try_emplace(index, Slot(options_.restarts));
+  if (!added) {
+    return;  // known, or retired: a number is never used again in a run (RX-MEM-05)
+  }
+  if (options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow) {
+    found->second.launch_at = now;
+  }
+}
+
+void Controller::OnSlotRemoved(SlotIndex index, Instant now) {
+  const auto found = slots_.find(index);
+  if (found == slots_.end() || found->second.removed || found->second.state == SlotState::kRetired) {
+    return;
+  }
+  Slot& slot = found->second;
+  slot.removed = true;
+  if (slot.state == SlotState::kEmpty) {
+    return Reschedule(index, slot, now);
+  }
+  if (slot.state < SlotState::kQuarantined) {
+    Lose(index, slot.incarnation, Aborted("the slot is removed"), false, now);
+  }
+}
+
+// ---- commands outside a session
+
+void Controller::SendErrand(SlotIndex index, Slot& slot, Errand errand, AgentCommandKind kind, WeightVersion version) {
+  sync::AgentCommand command;
+  const AttemptId attempt = slot.member.has_value() ? slot.member->attempt : AttemptId{};
+  command.stamp = {options_.run, options_.term, slot.next_seq, attempt, version, slot.incarnation};
+  command.kind = kind;
+  command.budget = options_.command_budget;
+  command.digest = committed_digest_;
+  slot.errands.emplace(slot.next_seq, errand);
+  slot.next_seq = slot.next_seq.Next();
+  fresh_.emplace_back(sync::SendToAgent{index, std::move(command)});
+}
+
+void Controller::OnAgentReplied(const sync::AgentReplied& event, Instant now) {
+  if (Superseded(event.reply.highest_term)) {
+    return;
+  }
+  const auto found = slots_.find(event.slot);
+  if (found == slots_.end()) {
+    return;
+  }
+  Slot& slot = found->second;
+  const sync::Stamp& stamp = event.reply.stamp;
+  const auto errand = slot.errands.find(stamp.seq);
+  const bool ours = stamp.term == options_.term && stamp.incarnation == slot.incarnation;
+  if (errand == slot.errands.end() || !ours) {
+    return Forward(event, now);
+  }
+  const Errand what = errand->second;
+  slot.errands.erase(errand);
+  if (what == Errand::kKill) {
+    return OnDead(event.slot, slot, true, now);
+  }
+  if (!event.reply.retryable_in_place || event.reply.residue.kind == sync::ResidueKind::kUnknown) {
+    return Lose(event.slot, slot.incarnation, event.reply.status, false, now);
+  }
+  OnErrandDone(event.slot, slot, what, event.reply, now);
+}
+
+void Controller::OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const sync::AgentReply& reply, Instant now) {
+  const bool done = reply.kind == sync::ReplyKind::kDone;
+  switch (errand) {
+    case Errand::kFence:
+      if (slot.adopting) {
+        Reconcile(index, slot, reply, now);
+      }
+      return;
+    case Errand::kResume:
+    case Errand::kActivate:
+      slot.adopting = false;
+      slot.member->residue = reply.residue;
+      slot.member->serving = done;
+      if (done) {
+        EnterServing(index, slot, now);
+      }
+      return;  // else it stays paused: a catch-up, or the next refit
+    case Errand::kRelease:
+      if (done) {
+        return SendErrand(index, slot, Errand::kOnload, AgentCommandKind::kOnloadWeights, WeightVersion(0));
+      }
+      [[fallthrough]];
+    case Errand::kOnload:
+      if (fleet::Recovery* recovery = RecoveryOf(index); recovery != nullptr) {
+        fleet::RecoveryEffects effects;
+        recovery->OnOffloaded(index, slot.incarnation, done ? OkStatus() : reply.status, effects);
+        CarryOut(std::move(effects), now);
+      }
+      return;
+    case Errand::kKill: return;
+  }
+}
+
+// The table of contract §II.9: the last record of the journal against what the agent says.
+void Controller::Reconcile(SlotIndex index, Slot& slot, const sync::AgentReply& reply, Instant now) {
+  const sync::Residue& residue = reply.residue;
+  slot.member->residue = residue;
+  slot.member->serving = reply.serving;
+  slot.member->attempt = reply.attempt;
+  slot.member->links.clear();  // they are asked for again; what is bound stays bound
+  slot.version = residue.kind == sync::ResidueKind::kOld ? residue.version : WeightVersion(0);
+  slot.adopting = false;
+  const bool current = committed_ > WeightVersion(0) && residue.version == committed_;
+  const auto take = [&](std::initializer_list<SlotState> states) {
+    for (const SlotState state : states) {
+      Enter(index, slot, state);
+    }
+  };
+  switch (residue.kind) {
+    case sync::ResidueKind::kOld:
+      if (committed_ == WeightVersion(0) && residue.version == committed_ && !reply.serving) {
+        slot.adopting = true;
+        return SendErrand(index, slot, Errand::kResume, AgentCommandKind::kResumeOld, committed_);
+      }
+      if (!current) {
+        return;  // STALE: never resumed; a catch-up, or the next refit
+      }
+      if (residue.digest != committed_digest_) {
+        return Lose(index, slot.incarnation, DataLoss("it serves other weights than the committed ones"), false, now);
+      }
+      take({SlotState::kBound, SlotState::kUpdating, SlotState::kComplete, SlotState::kServing});
+      if (reply.serving) {
+        return EnterServing(index, slot, now);
+      }
+      Enter(index, slot, SlotState::kPaused);
+      slot.adopting = true;
+      return SendErrand(index, slot, Errand::kResume, AgentCommandKind::kResumeOld, committed_);
+    case sync::ResidueKind::kComplete: {
+      take({SlotState::kBound, SlotState::kUpdating, SlotState::kComplete});
+      const auto member = members_.find(index);
+      const bool is_member = member != members_.end() && member->second.incarnation == slot.incarnation &&
+                             member->second.attempt == residue.attempt;
+      if (!current) {
+        return;  // held: a new attempt when somebody asks
+      }
+      if (REFIT_MUTANT("RX-JRNL-04/activate-any-digest", residue.digest != committed_digest_, false)) {
+        return Lose(index, slot.incarnation, DataLoss("it holds other weights than the committed ones"), false, now);
+      }
+      if (is_member) {
+        slot.adopting = true;
+        SendErrand(index, slot, Errand::kActivate, AgentCommandKind::kActivate, committed_);
+      }
+      return;
+    }
+    case sync::ResidueKind::kMixed: return take({SlotState::kBound});
+    case sync::ResidueKind::kUnknown: return;
+  }
+}
+
+// ---- losing a life
+
+// Quarantine (RX-QUAR-03): out of the router, no call but kill, the reason written down, the slot launched again.
+void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& status, bool confirmed, Instant now) {
+  const auto found = slots_.find(index);
+  if (found == slots_.end() ||
+      REFIT_MUTANT("RC-MON-10/kill-by-slot", found->second.incarnation != incarnation, false)) {
+    return;  // late evidence about a dead life (RX-QUAR-07)
+  }
+  Slot& slot = found->second;
+  if (slot.kill.has_value()) {
+    if (confirmed) {
+      fleet::KillPathEffects effects;
+      slot.kill->OnDeath(effects);
+      CarryOut(index, std::move(effects), now);
+    }
+    return;
+  }
+  const bool over = slot.state == SlotState::kQuarantined || slot.state == SlotState::kKilling ||
+                    slot.state == SlotState::kEmpty || slot.state == SlotState::kRetired ||
+                    (slot.state == SlotState::kZombie && !confirmed);
+  if (over && !slot.adopting) {
+    return;
+  }
+  slot.adopting = false;
+  slot.expected_until = kNever;
+  slot.last_error = status.ToString();
+  Enter(index, slot, SlotState::kQuarantined, status.message());
+  const bool reachable = slot.member.has_value();
+  slot.member.reset();
+  slot.errands.clear();
+  unbound_.erase(index);
+  not_quiet_.erase(index);
+  fleet::HealthEffects health;
+  health_.Forget(index, incarnation, health);
+  CarryOut(std::move(health), now);
+  Write(SlotRecord{index, incarnation, SlotState::kQuarantined, status.message()}, now);
+  Forward(sync::AgentLost{index, incarnation, status}, now);
+  if (fleet::Recovery* recovery = RecoveryOf(index); recovery != nullptr) {
+    fleet::RecoveryEffects effects;
+    recovery->OnDied(index, incarnation, status, effects);
+    CarryOut(std::move(effects), now);
+  }
+  if (slot.kill.has_value()) {
+    return;  // the recovery has begun it
+  }
+  if (options_.use_fault_tolerance) {
+    return StartKill(index, slot, confirmed, now);
+  }
+  Enter(index, slot, SlotState::kKilling);
+  if (confirmed || !reachable) {
+    return OnDead(index, slot, true, now);
+  }
+  // Its agent ends it; where the agent cannot be reached, nobody whom we send could be answered either.
+  SendErrand(index, slot, Errand::kKill, AgentCommandKind::kKill, WeightVersion(0));
+}
+
+void Controller::StartKill(SlotIndex index, Slot& slot, bool confirmed, Instant now) {
+  Enter(index, slot, SlotState::kKilling);
+  slot.kill.emplace(options_.health.timeout);
+  fleet::KillPathEffects effects;
+  slot.kill->Start(now, effects);
+  if (confirmed) {
+    slot.kill->OnDeath(effects);
+  }
+  CarryOut(index, std::move(effects), now);
+}
+
+void Controller::CarryOut(SlotIndex index, fleet::KillPathEffects effects, Instant now) {
+  Slot& slot = slots_.at(index);
+  for (const fleet::KillPathEffect& effect : effects) {
+    if (std::holds_alternative<fleet::Deregister>(effect)) {
+      LeaveTraffic(index, slot, now);
+      if (!slot.in_traffic && slot.kill.has_value()) {
+        fleet::KillPathEffects more;
+        slot.kill->OnDeregistered(now, more);
+        CarryOut(index, std::move(more), now);
+      }
+    } else if (const auto* shut = std::get_if<fleet::ShutDown>(&effect)) {
+      fresh_.emplace_back(ShutDownEngine{index, slot.incarnation, shut->deadline});
+    } else if (std::holds_alternative<fleet::HardKill>(effect)) {
+      fresh_.emplace_back(KillEngine{index, slot.incarnation});
+    } else {
+      const bool confirmed = std::get<fleet::KillPathEnded>(effect).confirmed;
+      slot.kill.reset();
+      OnDead(index, slot, REFIT_MUTANT("RC-KILL-05/clear-anyway", confirmed, true), now);
+    }
+  }
+}
+
+void Controller::OnDead(SlotIndex index, Slot& slot, bool confirmed, Instant now) {
+  if (slot.state != SlotState::kKilling) {
+    return;
+  }
+  fleet::HealthEffects health;
+  health_.OnKillEnded(index, slot.incarnation, health);
+  CarryOut(std::move(health), now);
+  const Incarnation incarnation = slot.incarnation;
+  Enter(index, slot, confirmed ? SlotState::kEmpty : SlotState::kZombie);
+  Write(SlotRecord{index, incarnation, slot.state, {}}, now);
+  if (confirmed) {
+    slot.past.push_back(incarnation);
+    if (slot.past.size() > kPastMax) {
+      slot.past.erase(slot.past.begin());
+    }
+    LeaveTraffic(index, slot, now);
+    slot.in_traffic = false;  // nobody is answered by the dead
+    Forward(sync::OutOfTraffic{index, incarnation}, now);
+  }
+  if (fleet::Recovery* recovery = RecoveryOf(index); recovery != nullptr) {
+    fleet::RecoveryEffects effects;
+    recovery->OnRolledBack(index, confirmed, effects);
+    return CarryOut(std::move(effects), now);
+  }
+  Reschedule(index, slot, now);
+}
+
+void Controller::LeaveTraffic(SlotIndex index, Slot& slot, Instant now) {
+  if (!options_.use_router) {
+    slot.in_traffic = false;
+    return;
+  }
+  fleet::RouterEffects effects;
+  router_.Remove(index, slot.incarnation, now, effects);
+  CarryOut(std::move(effects), now);
+}
+
+// ---- launching again
+
+void Controller::Reschedule(SlotIndex index, Slot& slot, Instant now) {
+  if (slot.removed && slot.state == SlotState::kEmpty) {
+    Enter(index, slot, SlotState::kRetired, "removed");
+    return Write(RetireRecord{index}, now);
+  }
+  if (!options_.use_fault_tolerance) {
+    return;
+  }
+  slot.launch_at = slot.budget.Charge(now, prng_);
+  if (slot.launch_at == kNever && slot.state == SlotState::kEmpty) {
+    Enter(index, slot, SlotState::kRetired, "its restarts are used up");
+    Write(RetireRecord{index}, now);
+  } else if (slot.state == SlotState::kEmpty && options_.profile.recover_when == sync::RecoverWhen::kSync) {
+    slot.launch_at = kNever;  // the next sync launches it (RC-ROLE-06)
+  }
+}
+
+void Controller::StartRecovery(std::vector<SlotIndex> slots, Instant now) {
+  for (const SlotIndex index : slots) {
+    slots_.at(index).launch_at = kNever;
+  }
+  recoveries_.emplace_back(fleet::RecoveryOptions{
+      .slots = std::move(slots), .needs_offload = options_.needs_offload, .launch_budget = options_.launch_budget});
+  fleet::RecoveryEffects effects;
+  recoveries_.back().Start(now, effects);
+  CarryOut(std::move(effects), now);
+}
+
+fleet::Recovery* Controller::RecoveryOf(SlotIndex index) {
+  const auto found = std::find_if(recoveries_.begin(), recoveries_.end(), [index](const fleet::Recovery& recovery) {
+    return recovery.concerns(index) && recovery.phase() != fleet::RecoveryPhase::kEnded;
+  });
+  return found == recoveries_.end() ? nullptr : &*found;
+}
+
+void Controller::CarryOut(fleet::RecoveryEffects effects, Instant now) {
+  for (fleet::RecoveryEffect& effect : effects) {
+    if (const auto* launch = std::get_if<fleet::LaunchSlot>(&effect)) {
+      Slot& slot = slots_.at(launch->slot);
+      slot.launch = next_launch_++;
+      slot.incarnation = {};
+      Enter(launch->slot, slot, SlotState::kLaunching);
+      Write(SlotRecord{launch->slot, {}, SlotState::kLaunching, {}}, now);
+      fresh_.emplace_back(LaunchEngine{launch->slot, slot.launch, launch->budget});
+    } else if (const auto* offload = std::get_if<fleet::Offload>(&effect)) {
+      SendErrand(offload->slot, slots_.at(offload->slot), Errand::kRelease, AgentCommandKind::kRelease,
+                 WeightVersion(0));
+    } else if (const auto* back = std::get_if<fleet::RollBack>(&effect)) {
+      Slot& slot = slots_.at(back->slot);
+      slot.launch = 0;
+      if (slot.state == SlotState::kQuarantined) {
+        StartKill(back->slot, slot, false, now);
+      } else if (slot.state < SlotState::kQuarantined) {
+        Lose(back->slot, slot.incarnation, Aborted("its recovery was rolled back"), false, now);
+      }
+    } else {
+      const auto ended = std::get<fleet::RecoveryEnded>(std::move(effect));
+      std::vector<SlotIndex> concerned;
+      for (auto& [index, slot] : slots_) {
+        const bool of_it = std::any_of(recoveries_.begin(), recoveries_.end(), [index = index](const auto& each) {
+          return each.phase() == fleet::RecoveryPhase::kEnded && each.concerns(index);
+        });
+        if (of_it) {
+          concerned.push_back(index);
+        }
+      }
+      std::erase_if(recoveries_, [](const auto& each) { return each.phase() == fleet::RecoveryPhase::kEnded; });
+      if (ended.status.ok()) {
+        continue;
+      }
+      for (const SlotIndex index : concerned) {
+        Slot& slot = slots_.at(index);
+        slot.last_error = ended.status.ToString();
+        if (slot.state == SlotState::kEmpty || slot.state == SlotState::kZombie) {
+          Reschedule(index, slot, now);
+        }
+      }
+      const bool strict = options_.profile.recovery == sync::RecoveryUnit::kCohort;
+      if (strict && !ended.zombies.empty()) {
+        Latch(ended.status, now);
+      }
+      if (strict && request_.has_value() && !session_.has_value()) {
+        EndRequest(ended.status, std::nullopt, now);
+      }
+    }
+  }
+}
+
+// ---- monitor and router
+
+void Controller::CarryOut(fleet::HealthEffects effects, Instant now) {
+  for (const fleet::HealthEffect& effect : effects) {
+    if (const auto* probe = std::get_if<fleet::StartProbe>(&effect)) {
+      fresh_.emplace_back(ProbeEngine{probe->slot, probe->incarnation, probe->probe, probe->timeout});
+    } else if (const auto* unhealthy = std::get_if<fleet::Unhealthy>(&effect)) {
+      Lose(unhealthy->slot, unhealthy->incarnation, Unavailable(unhealthy->reason), false, now);
+    } else if (const auto* quiet = std::get_if<fleet::Quiet>(&effect)) {
+      not_quiet_.erase(quiet->slot);
+    }
+  }
+}
+
+void Controller::CarryOut(fleet::RouterEffects effects, Instant now) {
+  for (fleet::RouterEffect& effect : effects) {
+    if (auto* call = std::get_if<fleet::CallRouter>(&effect)) {
+      fresh_.emplace_back(RouterCall{call->call, std::move(call->action), call->deadline});
+    } else if (const auto* gone = std::get_if<fleet::EntryGone>(&effect)) {
+      Slot& slot = slots_.at(gone->slot);
+      if (slot.incarnation != gone->incarnation) {
+        continue;
+      }
+      slot.in_traffic = false;
+      if (slot.kill.has_value()) {
+        fleet::KillPathEffects more;
+        slot.kill->OnDeregistered(now, more);
+        CarryOut(gone->slot, std::move(more), now);
+      }
+      Forward(sync::OutOfTraffic{gone->slot, gone->incarnation}, now);
+    }
+  }
+}
+
+// ---- time
+
+void Controller::Tick(Instant now) {
+  if (options_.use_fault_tolerance && health_.next_deadline() <= now) {
+    fleet::HealthEffects effects;
+    health_.HandleDeadline(now, effects);
+    CarryOut(std::move(effects), now);
+  }
+  if (options_.use_router && router_.next_deadline() <= now) {
+    fleet::RouterEffects effects;
+    router_.HandleDeadline(now, effects);
+    CarryOut(std::move(effects), now);
+  }
+  for (std::size_t i = 0; i < recoveries_.size(); ++i) {
+    if (recoveries_[i].next_deadline() <= now) {
+      fleet::RecoveryEffects effects;
+      recoveries_[i].HandleDeadline(now, effects);
+      CarryOut(std::move(effects), now);
+    }
+  }
+  for (auto& [index, slot] : slots_) {
+    if (slot.kill.has_value() && slot.kill->next_deadline() <= now) {
+      fleet::KillPathEffects effects;
+      slot.kill->HandleDeadline(now, effects);
+      CarryOut(index, std::move(effects), now);
+    }
+    if (slot.expected_until <= now) {
+      Lose(index, slot.incarnation, Unavailable("nobody registered for the life that the journal names"), false, now);
+    }
+    if (slot.launch_at <= now && !latch_.has_value()) {
+      slot.launch_at = kNever;
+      if (slot.state == SlotState::kZombie) {
+        Enter(index, slot, SlotState::kQuarantined, "its kill is tried again");
+        StartKill(index, slot, false, now);
+      } else if (slot.state == SlotState::kEmpty) {
+        StartRecovery({index}, now);
+      }
+    }
+  }
+}
+
+std::vector<SlotView> Controller::slots() const {
+  std::vector<SlotView> views;
+  for (const auto& [index, slot] : slots_) {
+    SlotView& view = views.emplace_back();
+    view.slot = index;
+    view.state = slot.state;
+    view.version = slot.version;
+    view.last_error = slot.last_error;
+    if (slot.member.has_value()) {
+      view.incarnation = slot.member->incarnation;
+      view.tp_size = slot.member->tp_size;
+      view.residue = slot.member->residue;
+      view.serving = slot.member->serving;
+    }
+  }
+  return views;
+}
+
+}  // namespace refit::control

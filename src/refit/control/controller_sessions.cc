@@ -1,0 +1,391 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a request to a session and back: recover, wait for the monitor, write the intent, run, write the outcome. And
+// catch-ups, where nobody asks for anything.
+
+#include <algorithm>
+#include <utility>
+
+#include "refit/base/mutant.h"
+#include "refit/base/str.h"
+#include "refit/control/controller.h"
+
+namespace refit::control {
+namespace {
+
+constexpr Duration kReleaseBudget = std::chrono::seconds(10);
+constexpr std::uint32_t kCatchUps = 2;  // then it waits for the next refit (RX-MEM-03)
+
+}  // namespace
+
+// What can go on, goes on. Called after everything that happened.
+void Controller::Advance(Instant now) {
+  if (stopped_ || session_.has_value() || latch_.has_value()) {
+    return;
+  }
+  if (request_.has_value()) {
+    return AdvanceRequest(now);
+  }
+  StartCatchUp(now);
+}
+
+void Controller::AdvanceRequest(Instant now) {
+  if (!AliveChecked(now) || !Recovered(now) || !request_.has_value()) {
+    return;
+  }
+  const bool adopting =
+      std::any_of(slots_.begin(), slots_.end(), [](const auto& each) { return each.second.adopting; });
+  Status here = CheckRegistered();
+  const bool wait = options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow;
+  if (now < request_->deadline && (adopting || (!here.ok() && wait))) {
+    return;  // somebody is being launched, or asked what it holds
+  }
+  if (!here.ok()) {
+    return EndRequest(here, std::nullopt, now);
+  }
+  if (now >= request_->deadline) {
+    return EndRequest(DeadlineExceeded("the fleet did not settle before the deadline of the sync"), std::nullopt, now);
+  }
+  if (Quieted()) {
+    StartRefit(now);
+  }
+}
+
+// RC-REC-10: what died while nobody probed is found before a recovery counts empty slots.
+bool Controller::AliveChecked(Instant now) {
+  static_cast<void>(now);
+  if (!options_.use_fault_tolerance || options_.profile.recover_when == sync::RecoverWhen::kNow) {
+    return true;
+  }
+  if (!std::exchange(request_->alive_checked, true) && REFIT_MUTANT("RC-REC-10/rely-on-the-monitor", true, false)) {
+    for (auto& [index, slot] : slots_) {
+      if (slot.member.has_value() && slot.errands.empty()) {
+        SendErrand(index, slot, Errand::kFence, sync::AgentCommandKind::kAbort, slot.version);
+      }
+    }
+  }
+  return std::none_of(slots_.begin(), slots_.end(),
+                      [](const auto& each) { return !each.second.errands.empty() || each.second.kill.has_value(); });
+}
+
+// The recovery of a sync, where slots do not recover by themselves (RC-SYNC-02, -03).
+bool Controller::Recovered(Instant now) {
+  if (!options_.use_fault_tolerance || options_.profile.recover_when == sync::RecoverWhen::kNow) {
+    return true;
+  }
+  if (!recoveries_.empty()) {
+    return false;
+  }
+  std::vector<SlotIndex> empty;
+  for (const auto& [index, slot] : slots_) {
+    if (slot.state == fleet::SlotState::kEmpty && !slot.adopting) {
+      empty.push_back(index);
+    }
+  }
+  if (empty.empty() || request_->recovered) {  // none empty: return at once, touching nothing (RC-REC-02)
+    return true;
+  }
+  request_->recovered = true;
+  StartRecovery(std::move(empty), now);
+  return false;
+}
+
+// No probe of an engine that takes part, and no kill caused by one, is in flight (RC-MON-04).
+bool Controller::Quieted() {
+  fleet::HealthEffects effects;
+  for (const auto& [index, slot] : slots_) {
+    if (slot.member.has_value() && health_.probing(index) && not_quiet_.insert(index).second) {
+      health_.Disable(index, slot.incarnation, effects);
+    }
+  }
+  CarryOut(std::move(effects), {});
+  return not_quiet_.empty();
+}
+
+// Every policy worker, and as many engines as the profile must have serve the version.
+Status Controller::CheckRegistered() const {
+  std::size_t places = 0;
+  std::size_t engines = 0;
+  for (const auto& [index, slot] : slots_) {
+    places += slot.state == fleet::SlotState::kRetired ? 0U : 1U;
+    engines += slot.member.has_value() ? 1U : 0U;
+  }
+  if (places == 0 || policies_.empty()) {
+    return FailedPrecondition(StrCat("the job has ", places, " engines and ", policies_.size(), " policy ranks"),
+                              "configure at least one of each");
+  }
+  std::string missing;
+  const auto add = [&missing](const std::string& name) { missing += missing.empty() ? name : StrCat(", ", name); };
+  for (const auto& [rank, policy] : policies_) {
+    if (!policy.member.has_value()) {
+      add(StrCat("policy rank ", rank));
+    }
+  }
+  const std::size_t needed = options_.profile.min_serving == 0 ? places : options_.profile.min_serving;
+  if (engines < std::max<std::size_t>(needed, 1)) {
+    for (const auto& [index, slot] : slots_) {
+      if (!slot.member.has_value() && slot.state != fleet::SlotState::kRetired) {
+        add(StrCat("engine ", index, slot.last_error.empty() ? "" : StrCat(" (", slot.last_error, ")")));
+      }
+    }
+  }
+  if (missing.empty()) {
+    return OkStatus();
+  }
+  return Unavailable(StrCat("not registered: ", missing), "start what is missing, then sync again");
+}
+
+// ---- sessions
+
+sync::SessionOptions Controller::MakeSession(Instant now) {
+  sync::SessionOptions options;
+  options.profile = options_.profile;
+  options.run = options_.run;
+  options.attempt = {options_.term, ++attempts_};
+  options.committed = committed_;
+  options.keep_lease = options_.keep_lease;
+  for (const auto& [index, slot] : slots_) {
+    options.next_seq[index] = slot.next_seq;
+  }
+  for (const auto& [rank, policy] : policies_) {
+    options.next_policy_seq[rank] = policy.next_seq;
+    if (policy.member.has_value()) {
+      options.policies.push_back(*policy.member);
+    }
+  }
+  leased_.reset();  // a new lease ends the one before
+  static_cast<void>(now);
+  return options;
+}
+
+void Controller::StartRefit(Instant now) {
+  if (request_->version == WeightVersion(0)) {
+    request_->version = std::max(committed_, REFIT_MUTANT("RX-ONCE-02/reuse-burned", burned_, committed_)).Next();
+  }
+  sync::SessionOptions options = MakeSession(now);
+  options.version = request_->version;
+  options.source = request_->source;
+  options.deadline = request_->deadline;
+  for (auto& [index, slot] : slots_) {
+    slot.catch_ups = 0;
+    if (slot.member.has_value()) {
+      options.engines.push_back(*slot.member);
+    } else if (slot.in_traffic) {
+      options.outside.push_back({index, slot.incarnation, 1, sync::Residue::Unknown()});
+    }
+  }
+  Write(IntentRecord{request_->id, options.version, options.attempt, options.source}, now);
+  session_.emplace(std::move(options));
+  Forward(sync::Started{}, now);
+}
+
+bool Controller::MayCatchUp(const Slot& slot) const {
+  using fleet::SlotState;
+  const bool behind = slot.state == SlotState::kStale || slot.state == SlotState::kBound ||
+                      slot.state == SlotState::kComplete || slot.state == SlotState::kPaused;
+  return slot.member.has_value() && behind && !slot.adopting && slot.errands.empty() && slot.catch_ups < kCatchUps;
+}
+
+// Brings one engine that is behind to what is committed, from a policy worker that can still read it (C13).
+void Controller::StartCatchUp(Instant now) {
+  const bool wanted = options_.catch_up_budget > Duration(0) && committed_ > WeightVersion(0) && !poisoned_;
+  const bool readable = !policies_.empty() && std::all_of(policies_.begin(), policies_.end(), [](const auto& each) {
+    return each.second.member.has_value() && each.second.member->retains;
+  });
+  if (!wanted || !readable || leased_.has_value()) {
+    return;
+  }
+  for (auto& [index, slot] : slots_) {
+    if (!MayCatchUp(slot) || RecoveryOf(index) != nullptr) {
+      continue;
+    }
+    ++slot.catch_ups;
+    sync::SessionOptions options = MakeSession(now);
+    options.kind = sync::SessionKind::kCatchUp;
+    options.version = committed_;
+    options.digest = committed_digest_;
+    options.source = committed_source_;
+    options.deadline = now + options_.catch_up_budget;
+    options.keep_lease = false;
+    options.engines.push_back(*slot.member);
+    catching_up_ = index;
+    session_.emplace(std::move(options));
+    return Forward(sync::Started{}, now);
+  }
+}
+
+void Controller::Forward(const sync::SessionEvent& event, Instant now) {
+  if (session_.has_value()) {
+    sync::SessionEffects effects;
+    session_->Handle(event, now, effects);
+    CarryOut(std::move(effects), now);
+  }
+}
+
+void Controller::CarryOut(sync::SessionEffects effects, Instant now) {
+  for (sync::SessionEffect& effect : effects) {
+    if (auto* finished = std::get_if<sync::Finished>(&effect)) {
+      OnFinished(finished->outcome, now);
+    } else if (auto* agent = std::get_if<sync::SendToAgent>(&effect)) {
+      slots_.at(agent->slot).next_seq = agent->command.stamp.seq.Next();
+      fresh_.emplace_back(std::move(*agent));
+    } else if (auto* policy = std::get_if<sync::SendToPolicy>(&effect)) {
+      policies_.at(policy->rank).next_seq = policy->command.stamp.seq.Next();
+      fresh_.emplace_back(std::move(*policy));
+    } else if (auto* commit = std::get_if<sync::AppendCommit>(&effect)) {
+      OnCommit(*commit, now);
+    } else if (auto* aborted = std::get_if<sync::AttemptAborted>(&effect)) {
+      attempts_ = std::max(attempts_, aborted->next.n);
+      if (!catching_up_.has_value()) {
+        Write(AbortedRecord{aborted->attempt, request_->version, aborted->opened}, now);
+        Write(IntentRecord{request_->id, request_->version, aborted->next, request_->source}, now);
+      }
+    } else if (auto* quarantine = std::get_if<sync::Quarantine>(&effect)) {
+      Lose(quarantine->slot, quarantine->incarnation, Unavailable(quarantine->reason), false, now);
+    } else if (auto* moved = std::get_if<sync::SlotMoved>(&effect)) {
+      Slot& slot = slots_.at(moved->slot);
+      if (moved->state == fleet::SlotState::kServing) {
+        EnterServing(moved->slot, slot, now);
+      } else if (slot.state != moved->state && fleet::IsSlotArrow(slot.state, moved->state)) {
+        Enter(moved->slot, slot, moved->state);  // what was never SERVING is never PAUSED either
+      }
+    } else {
+      const auto& bound = std::get<sync::Bound>(effect);
+      Slot& slot = slots_.at(bound.slot);
+      BindRecord record{bound.slot, slot.incarnation, {}};
+      for (const sync::StreamSource& link : bound.links) {
+        record.policies.emplace_back(link.policy, link.incarnation);
+      }
+      if (slot.member.has_value()) {
+        slot.member->links = bound.links;
+      }
+      unbound_.erase(bound.slot);
+      Write(std::move(record), now);
+    }
+  }
+}
+
+void Controller::OnCommit(const sync::AppendCommit& commit, Instant now) {
+  Record record;
+  if (catching_up_.has_value()) {
+    record = SlotRecord{*catching_up_, slots_.at(*catching_up_).incarnation, fleet::SlotState::kServing, "caught up"};
+  } else {
+    CommitRecord decided{request_->id, commit.version, commit.digest, request_->source, {}, commit.excluded};
+    for (const sync::Member& member : commit.members) {
+      decided.members.push_back({member.slot, member.incarnation, member.attempt});
+    }
+    deciding_ = decided;
+    record = std::move(decided);
+  }
+  appends_.push_back({next_append_, now + options_.append_deadline, true});
+  fresh_.emplace_back(Append{next_append_++, std::move(record)});
+}
+
+// From here on the version is published.
+void Controller::OnCommitted(Instant now) {
+  if (std::optional<CommitRecord> decided = std::exchange(deciding_, std::nullopt); decided.has_value()) {
+    committed_ = decided->version;
+    committed_digest_ = decided->digest;
+    committed_source_ = decided->source;
+    members_.clear();
+    for (const CommitMember& member : decided->members) {
+      members_.emplace(member.slot, member);
+    }
+    // What does not hold it is not routed any more, whether or not it is paused.
+    for (auto& [index, slot] : slots_) {
+      const auto member = members_.find(index);
+      if (slot.in_traffic && (member == members_.end() || member->second.incarnation != slot.incarnation)) {
+        LeaveTraffic(index, slot, now);
+      }
+    }
+  }
+  Forward(sync::CommitAppended{OkStatus()}, now);
+}
+
+void Controller::OnFinished(const sync::Outcome& outcome, Instant now) {
+  session_.reset();
+  const std::optional<SlotIndex> caught_up = std::exchange(catching_up_, std::nullopt);
+  attempts_ = std::max(attempts_, outcome.attempt.n);
+  poisoned_ = poisoned_ || outcome.deaths_in_update;
+  for (const auto& [index, seq] : outcome.next_seq) {
+    slots_.at(index).next_seq = std::max(slots_.at(index).next_seq, seq);
+  }
+  for (const auto& [rank, seq] : outcome.next_policy_seq) {
+    policies_.at(rank).next_seq = std::max(policies_.at(rank).next_seq, seq);
+  }
+  for (const sync::EngineOutcome& engine : outcome.engines) {
+    Slot& slot = slots_.at(engine.slot);
+    if (outcome.systemic) {
+      slot.budget.Refund();
+    }
+    if (!slot.member.has_value() || slot.incarnation != engine.incarnation) {
+      continue;  // somebody else lives there by now
+    }
+    slot.last_error = engine.status.ok() ? "" : engine.status.ToString();
+    slot.member->residue = engine.residue;
+    slot.member->serving = engine.serving;
+    slot.member->attempt = outcome.attempt;
+    if (engine.residue.kind == sync::ResidueKind::kOld) {
+      slot.version = engine.residue.version;
+      if (engine.serving && slot.state == fleet::SlotState::kServing) {
+        health_.Enable(engine.slot, slot.incarnation, now);
+      }
+    }
+  }
+  if (caught_up.has_value()) {
+    return;
+  }
+  if (outcome.opened && !outcome.committed) {
+    burned_ = std::max(burned_, outcome.version);
+  }
+  if (REFIT_MUTANT("RC-VER-02/version-moves-on-failure", false, !outcome.committed)) {
+    committed_ = outcome.version;
+  }
+  stale_ = !outcome.status.ok();
+  if (options_.keep_lease && outcome.status.ok()) {
+    leased_ = outcome.version;
+  }
+  if (outcome.latch) {
+    Latch(outcome.status, now);
+  }
+  if (outcome.in_doubt) {
+    EndRequest(outcome.status, outcome, now);
+    return StopActing(kExitJournalInDoubt, outcome.status);
+  }
+  const bool again = outcome.insufficient && !outcome.systemic && !outcome.latch && now < request_->deadline &&
+                     options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow;
+  if (!again) {  // else the fleet recovers meanwhile, and the request goes on until its deadline (RX-COMMIT-05)
+    EndRequest(outcome.status, outcome, now);
+  }
+}
+
+void Controller::ReturnLeases() {
+  if (!leased_.has_value() || session_.has_value()) {
+    return;
+  }
+  for (auto& [rank, worker] : policies_) {
+    if (!worker.member.has_value()) {
+      continue;
+    }
+    sync::PolicyCommand command{.stamp = {.run = options_.run,
+                                          .term = options_.term,
+                                          .seq = worker.next_seq,
+                                          .attempt = {options_.term, attempts_},
+                                          .version = *leased_,
+                                          .incarnation = worker.member->incarnation},
+                                .kind = sync::PolicyCommandKind::kRelease,
+                                .budget = kReleaseBudget,
+                                .source = {},
+                                .receivers = {}};
+    worker.next_seq = worker.next_seq.Next();
+    fresh_.emplace_back(sync::SendToPolicy{rank, std::move(command)});
+  }
+  leased_.reset();
+}
+
+sync::SessionPhase Controller::phase() const {
+  return session_.has_value() ? session_->phase() : sync::SessionPhase::kIdle;
+}
+
+}  // namespace refit::control
