@@ -10,7 +10,7 @@ BUILD := build
 # `make demo ARGS="--model DIR"`: what follows `refit demo`.
 ARGS ?=
 
-.PHONY: help deps configure build model nixl demo test test-sglang test-sglang-full bench lint rules mutants sim scenarios planted coverage fuzz clean
+.PHONY: help deps configure build model nixl demo test test-sglang test-sglang-full bench lint rules mutants sim scenarios planted coverage fuzz models models-all clean
 
 help:
 	@echo 'make deps      installs the packages that building needs (root, or sudo)'
@@ -26,6 +26,7 @@ help:
 	@echo 'make scenarios runs sim/scenarios; ARGS=--rewrite accepts what happens now'
 	@echo 'make coverage  the core under sanitizers, its lines counted'
 	@echo 'make fuzz      libFuzzer on every parser, SECONDS_EACH=60'
+	@echo 'make models    the protocols, checked exhaustively by Spin; models-all: also what may be missing alone'
 	@echo 'make clean     removes the build folders'
 
 deps:
@@ -106,6 +107,9 @@ fuzz:
 	@tools/deps.sh --lint
 	@$(STEP) fuzz-configure cmake --preset fuzz --log-level=WARNING
 	@$(STEP) fuzz tools/lint.sh fuzz $(SECONDS_EACH)
+
+models models-all: deps
+	@$(STEP) $@ tools/models.py $(if $(filter %-all,$@),--all)
 
 clean:
 	rm -rf build build-release build-mutants build-coverage build-asan build-tsan build-fuzz
