@@ -76,7 +76,7 @@ struct Process {
 // When: at an instant; or `at` after a command of that kind was sent to that agent for the `skip`+1-th time.
 struct Trigger {
   Duration at{};
-  std::optional<sync::AgentCommandKind> command;
+  std::optional<sync::AgentCommandKind> command{};
   std::uint32_t slot = 0;
   std::uint32_t skip = 0;
   friend bool operator==(const Trigger&, const Trigger&) = default;
@@ -84,11 +84,11 @@ struct Trigger {
 
 struct Fault {
   FaultKind kind = FaultKind::kKillEngine;
-  Trigger when;
-  std::uint32_t target = 0;                  // a slot or a rank
-  std::optional<sync::Operation> operation;  // of kinds about calls; none: whichever comes next
-  Process from;                              // of kinds about links
-  Process to;
+  Trigger when{};
+  std::uint32_t target = 0;                    // a slot or a rank
+  std::optional<sync::Operation> operation{};  // of kinds about calls; none: whichever comes next
+  Process from{};                              // of kinds about links
+  Process to{};
   Duration by{};            // of kSlow, kDuplicate, kReorder
   Duration lasts{};         // zero: for ever, or once
   std::uint32_t count = 1;  // calls, messages
@@ -110,7 +110,7 @@ struct Plan {
   std::uint32_t requests = 4;                           // under faults; one more follows after healing
   Duration request_interval = std::chrono::seconds(1);  // between the answer of one and the next
   Duration sync_budget = std::chrono::seconds(60);
-  std::vector<Fault> faults;
+  std::vector<Fault> faults{};
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
