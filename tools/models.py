@@ -10,9 +10,9 @@
 A line each: model, flags, verdict, states, seconds. The last line is "N of N as expected"; exit 0 only then. Each run
 has its own temporary folder and a deadline, and two run at a time.
 
-"no error" counts only if the search was complete and found at least half of the recorded states: fewer, and the model has
-become vacuous. "violated" counts only for an assertion or an acceptance cycle: what ran out of memory, depth or time, or
-stopped where nothing could go on, proves nothing.
+"no error" counts only if the search was complete and found at least half of the recorded states: fewer, and the model
+has become vacuous. "violated" counts only for an assertion or an acceptance cycle: what ran out of memory, depth or
+time, or stopped where nothing could go on, proves nothing.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def read_table(text):
-    """The variants of models/expected.toml. A key or value that it does not know is an error: it would check nothing."""
+    """The variants of models/expected.toml. An unknown key or value is an error: it would check nothing."""
     variants = []
     for model, row in tomllib.loads(text).items():
         unknown = set(row) - MODEL_KEYS
@@ -73,7 +73,7 @@ def read_table(text):
                 raise ValueError(f"{variant.name()}: verdict '{variant.verdict}', tier '{variant.tier}' "
                                  "(write 'no error' or 'violated', 'ci' or 'all')")
             if (variant.verdict == "no error") != (variant.states > 0):
-                raise ValueError(f"{variant.name()}: states = {variant.states} (record them for 'no error', only there)")
+                raise ValueError(f"{variant.name()}: states = {variant.states} (for 'no error' only)")
             variants.append(variant)
         if unknown:
             raise ValueError(f"{model}: unknown keys {', '.join(sorted(unknown))} (mend models/expected.toml)")

@@ -98,7 +98,8 @@ class TableTest(unittest.TestCase):
 
     def test_what_would_check_nothing_is_refused(self):
         for row in ('{flags = "", verdict = "no errors", states = 1}', '{flags = "", verdict = "no error"}',
-                    '{flags = "", verdict = "violated", states = 5}', '{flags = "", verdict = "violated", tiers = "all"}',
+                    '{flags = "", verdict = "violated", states = 5}',
+                    '{flags = "", verdict = "violated", tiers = "all"}',
                     '{flags = "", verdict = "violated", tier = "never"}',
                     '{flags = "-DX", verdict = "violated"}, {flags = "-DX", verdict = "violated"}'):
             with self.assertRaises(ValueError, msg=row):
