@@ -151,8 +151,9 @@ Status EngineAgent::CheckFence(const AgentCommand& command) const {
     return Stale(
         StrCat(ToString(command.kind), " of run ", ToHex(stamp.run), ", this agent is in run ", ToHex(options_.run)));
   }
-  if (REFIT_MUTANT("RX-ID-01/no-incarnation", stamp.incarnation != options_.incarnation || stamp.incarnation.is_zero(),
-                   false)) {
+  const bool another = stamp.incarnation != options_.incarnation || stamp.incarnation.is_zero();
+  const bool for_whoever = REFIT_MUTANT("RX-ID-04/to-whoever-is-there", false, command.kind == Kind::kActivate);
+  if (REFIT_MUTANT("RX-ID-01/no-incarnation", another && !for_whoever, false)) {
     return Stale(StrCat(ToString(command.kind), " for incarnation ", ToHex(stamp.incarnation), ", this is ",
                         ToHex(options_.incarnation)));
   }
