@@ -350,7 +350,6 @@ void Controller::OnFinished(const sync::Outcome& outcome, Instant now) {
     Latch(outcome.status, now);
   }
   if (outcome.in_doubt) {
-    EndRequest(outcome.status, outcome, now);
     return StopActing(kExitJournalInDoubt, outcome.status);
   }
   const bool again = outcome.insufficient && !outcome.systemic && !outcome.latch && now < request_->deadline &&

@@ -256,12 +256,12 @@ void Session::OnAgentLost(const AgentLost& event, SessionEffects& out) {
   }
   const AgentCommandKind during =
       engine->outstanding.empty() ? AgentCommandKind::kKill : engine->outstanding.begin()->second.kind;
-  opened_ = opened_ || during == AgentCommandKind::kTransfer;
   Lose(*engine, during, event.status, out);
 }
 
 // The incarnation is over: no call to it but kill (C2), its pairs are detached, the others go on (C6).
 void Session::Lose(Engine& engine, AgentCommandKind during, const Status& status, SessionEffects& out) {
+  opened_ = opened_ || during == AgentCommandKind::kTransfer;
   engine.gone = true;
   engine.outcome.killed = true;
   engine.outcome.serving = false;

@@ -264,7 +264,7 @@ bool Session::AbortEverybody(Instant now, SessionEffects& out) {
     if (engine.gone) {
       continue;
     }
-    if (!engine.outstanding.empty() && !std::exchange(engine.abort_sent, true)) {
+    if (!engine.outstanding.empty() && !engine.resume_sent && !std::exchange(engine.abort_sent, true)) {
       Send(engine, AgentCommandKind::kAbort, now, out);
     }
     waiting = waiting || !engine.outstanding.empty();
