@@ -34,6 +34,7 @@ Controller::Controller(ControllerOptions options, const JournalState* recovered)
   if (recovered == nullptr) {
     return;
   }
+  succeeds_ = true;
   committed_ = recovered->committed;
   committed_digest_ = recovered->digest;
   burned_ = recovered->burned;
@@ -280,9 +281,14 @@ void Controller::OnSyncCancelled(const SyncCancelled& event, Instant now) {
 
 void Controller::EndRequest(const Status& status, const std::optional<sync::Outcome>& outcome, Instant now) {
   const Request request = *std::exchange(request_, std::nullopt);
-  const bool in_doubt = outcome.has_value() && outcome->in_doubt;
-  const bool started = !(request.version == WeightVersion(0));
-  if (started && !in_doubt) {
+  if (options_.use_fault_tolerance && !latch_.has_value()) {
+    for (const auto& [index, slot] : slots_) {
+      if (slot.state == fleet::SlotState::kServing) {  // whatever is paused stays unprobed (RC-MON-11)
+        health_.Enable(index, slot.incarnation, now);
+      }
+    }
+  }
+  if (request.version != WeightVersion(0)) {
     // What it came to is durable before anybody is told (INV-7).
     if (REFIT_MUTANT("RX-JRNL-01/tell-before-writing", true, false)) {
       Write(OutcomeRecord{request.id, request.version, outcome.has_value() && outcome->committed, status}, now);

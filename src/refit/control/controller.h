@@ -251,6 +251,7 @@ class Controller {
     Instant deadline;
     std::vector<std::string> waiting;  // its askers
     WeightVersion version;             // fixed by the first intent (RX-ONCE-02); 0: not yet
+    bool quieting = false;
     bool alive_checked = false;
     bool recovered = false;
   };
@@ -277,7 +278,7 @@ class Controller {
   void AdvanceRequest(Instant now);
   bool AliveChecked(Instant now);
   bool Recovered(Instant now);
-  bool Quieted();
+  bool Quieted(Instant now);
   Status CheckRegistered() const;
   void StartRefit(Instant now);
   void StartCatchUp(Instant now);
@@ -327,6 +328,7 @@ class Controller {
   std::vector<fleet::Recovery> recoveries_;  // one of every empty slot, or one each (C5)
   std::set<SlotIndex> not_quiet_;            // the monitor has still something in flight there
   std::uint64_t next_launch_ = 1;
+  bool succeeds_ = false;  // a controller before this one may still be heard by somebody
 
   std::optional<sync::Session> session_;
   std::optional<SlotIndex> catching_up_;  // the session is that slot's

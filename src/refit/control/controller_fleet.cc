@@ -39,16 +39,13 @@ void Controller::EnterServing(SlotIndex index, Slot& slot, Instant now) {
   slot.version = committed_;
   slot.digest = committed_digest_;
   slot.last_error.clear();
-  if (options_.use_router && session_.has_value() && session_->phase() == sync::SessionPhase::kUndoing) {
-    // resumed at V-1: its entry was never taken away
-  }
   if (options_.use_router) {
     slot.in_traffic = true;
     fleet::RouterEffects effects;
     router_.Want(index, slot.incarnation, now, effects);
     CarryOut(std::move(effects), now);
   }
-  if (options_.use_fault_tolerance) {
+  if (options_.use_fault_tolerance && !request_.has_value()) {  // else when the request has ended
     health_.Enable(index, slot.incarnation, now);
   }
 }
@@ -119,8 +116,9 @@ void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMembe
     recovery->OnLaunched(index, member.incarnation, now, effects);
     CarryOut(std::move(effects), now);
   }
-  const bool fresh = member.attempt == AttemptId{} && member.residue == sync::Residue::Old(WeightVersion(0));
-  if (!fresh && slot.member.has_value()) {
+  const bool fresh =
+      !succeeds_ && member.attempt == AttemptId{} && member.residue == sync::Residue::Old(WeightVersion(0));
+  if (!fresh && slot.member.has_value() && RecoveryOf(index) == nullptr) {
     // It served another controller: this one is heard first, and told what it holds (RX-JRNL-04).
     slot.adopting = true;
     SendErrand(index, slot, Errand::kFence, AgentCommandKind::kAbort, WeightVersion(0));
@@ -353,9 +351,8 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
   slot.member.reset();
   slot.errands.clear();
   unbound_.erase(index);
-  not_quiet_.erase(index);
   fleet::HealthEffects health;
-  health_.Forget(index, incarnation, health);
+  health_.Disable(index, incarnation, health);  // forgotten when its kill has ended
   CarryOut(std::move(health), now);
   Write(SlotRecord{index, incarnation, SlotState::kQuarantined, status.message()}, now);
   Forward(sync::AgentLost{index, incarnation, status}, now);
@@ -364,8 +361,13 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
     recovery->OnDied(index, incarnation, status, effects);
     CarryOut(std::move(effects), now);
   }
-  if (slot.kill.has_value()) {
-    return;  // the recovery has begun it
+  if (slot.kill.has_value()) {  // the recovery has begun it
+    if (confirmed) {
+      fleet::KillPathEffects effects;
+      slot.kill->OnDeath(effects);
+      CarryOut(index, std::move(effects), now);
+    }
+    return;
   }
   if (options_.use_fault_tolerance) {
     return StartKill(index, slot, confirmed, now);
@@ -417,12 +419,15 @@ void Controller::OnDead(SlotIndex index, Slot& slot, bool confirmed, Instant now
   }
   fleet::HealthEffects health;
   health_.OnKillEnded(index, slot.incarnation, health);
+  health_.Forget(index, slot.incarnation, health);
   CarryOut(std::move(health), now);
   const Incarnation incarnation = slot.incarnation;
   Enter(index, slot, confirmed ? SlotState::kEmpty : SlotState::kZombie);
   Write(SlotRecord{index, incarnation, slot.state, {}}, now);
   if (confirmed) {
-    slot.past.push_back(incarnation);
+    if (!incarnation.is_zero()) {
+      slot.past.push_back(incarnation);
+    }
     if (slot.past.size() > kPastMax) {
       slot.past.erase(slot.past.begin());
     }

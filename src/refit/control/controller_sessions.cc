@@ -31,7 +31,8 @@ void Controller::Advance(Instant now) {
 }
 
 void Controller::AdvanceRequest(Instant now) {
-  if (!AliveChecked(now) || !Recovered(now) || !request_.has_value()) {
+  const bool recovers = options_.profile.recover_when == sync::RecoverWhen::kSync;
+  if ((recovers && !Quieted(now)) || !AliveChecked(now) || !Recovered(now) || !request_.has_value()) {
     return;
   }
   const bool adopting =
@@ -47,7 +48,7 @@ void Controller::AdvanceRequest(Instant now) {
   if (now >= request_->deadline) {
     return EndRequest(DeadlineExceeded("the fleet did not settle before the deadline of the sync"), std::nullopt, now);
   }
-  if (Quieted()) {
+  if (Quieted(now)) {
     StartRefit(now);
   }
 }
@@ -91,15 +92,18 @@ bool Controller::Recovered(Instant now) {
   return false;
 }
 
-// No probe of an engine that takes part, and no kill caused by one, is in flight (RC-MON-04).
-bool Controller::Quieted() {
-  fleet::HealthEffects effects;
-  for (const auto& [index, slot] : slots_) {
-    if (slot.member.has_value() && health_.probing(index) && not_quiet_.insert(index).second) {
-      health_.Disable(index, slot.incarnation, effects);
+// No probe of an engine, and no kill caused by one, is in flight, and none begins (RC-MON-04, RC-REC-01).
+bool Controller::Quieted(Instant now) {
+  if (options_.use_fault_tolerance && !std::exchange(request_->quieting, true)) {
+    fleet::HealthEffects effects;
+    for (const auto& [index, slot] : slots_) {
+      if (slot.member.has_value()) {
+        not_quiet_.insert(index);
+        health_.Disable(index, slot.incarnation, effects);
+      }
     }
+    CarryOut(std::move(effects), now);
   }
-  CarryOut(std::move(effects), {});
   return not_quiet_.empty();
 }
 
@@ -328,16 +332,14 @@ void Controller::OnFinished(const sync::Outcome& outcome, Instant now) {
     slot.member->attempt = outcome.attempt;
     if (engine.residue.kind == sync::ResidueKind::kOld) {
       slot.version = engine.residue.version;
-      if (engine.serving && slot.state == fleet::SlotState::kServing) {
-        health_.Enable(engine.slot, slot.incarnation, now);
-      }
     }
   }
   if (caught_up.has_value()) {
     return;
   }
-  if (outcome.opened && !outcome.committed) {
-    burned_ = std::max(burned_, outcome.version);
+  if (!outcome.committed && !outcome.in_doubt) {
+    burned_ = outcome.opened ? std::max(burned_, outcome.version) : burned_;
+    Write(AbortedRecord{outcome.attempt, outcome.version, outcome.opened}, now);
   }
   if (REFIT_MUTANT("RC-VER-02/version-moves-on-failure", false, !outcome.committed)) {
     committed_ = outcome.version;

@@ -108,6 +108,10 @@ void EngineAgent::Handle(const EngineAgentEvent& event, Instant now, EngineAgent
   if (std::holds_alternative<ContactLost>(event) || std::holds_alternative<ContactMade>(event)) {
     const bool lost = std::holds_alternative<ContactLost>(event) && options_.orphan_deadline > Duration(0);
     orphan_at_ = !lost ? kNever : orphan_at_ == kNever ? now + options_.orphan_deadline : orphan_at_;
+    if (const auto* made = std::get_if<ContactMade>(&event); made != nullptr && made->term > highest_term_) {
+      highest_term_ = made->term;
+      highest_seq_ = CommandSeq(0);
+    }
     return;
   }
   if (const auto* answered = std::get_if<EngineAnswered>(&event)) {

@@ -81,7 +81,9 @@ struct EngineDied {
   Status status;
 };
 struct ContactLost {};  // no controller can be reached
-struct ContactMade {};
+struct ContactMade {
+  Term term;  // of the authority at that time, as the agent read it there: whoever is older is not heard any more
+};
 using EngineAgentEvent = std::variant<CommandArrived, EngineAnswered, LoadReady, TransferEnded, TransferFailed,
                                       TransferFenced, LinkOpened, EngineDied, ContactLost, ContactMade>;
 
