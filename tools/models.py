@@ -146,7 +146,8 @@ def run(variant):
             if command[0] == "./pan":
                 outcome = read_pan(output)
             elif done.returncode != 0 or "Error:" in output:
-                outcome = Outcome(f"{command[0]}: {output.strip().splitlines()[0] if output.strip() else 'failed'}")
+                lines = [line for line in output.splitlines() if "rror" in line] or ["failed"]
+                outcome = Outcome(f"{command[0]}: {lines[0]}")
                 break
     return outcome, time.monotonic() - begun
 
