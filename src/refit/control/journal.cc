@@ -75,7 +75,7 @@ Status Add(const RunRecord& r, JournalState& state) {
 }
 
 Status Add(const TermRecord& r, JournalState& state) {
-  if (r.term <= state.term) {
+  if (REFIT_MUTANT("RX-LEAD-01/term-goes-back", r.term <= state.term, false)) {
     return Corrupt(StrCat("TERM ", r.term, " after term ", state.term));
   }
   state.term = r.term;
@@ -108,16 +108,7 @@ Status Add(const BindRecord& r, JournalState& state) {
   return OkStatus();
 }
 
-// An attempt of this term is a new one; one of a term that never began cannot be.
-Status CheckAttempt(AttemptId attempt, const JournalState& state) {
-  if (attempt.term > state.term) {
-    return Corrupt(StrCat("attempt ", ToString(attempt), " in term ", state.term));
-  }
-  return OkStatus();
-}
-
 Status Add(const IntentRecord& r, JournalState& state) {
-  REFIT_RETURN_IF_ERROR(CheckAttempt(r.attempt, state));
   if (r.attempt.term != state.term || r.attempt.n <= state.attempts) {
     return Corrupt(StrCat("INTENT of attempt ", ToString(r.attempt), " after attempt ",
                           ToString(AttemptId{state.term, state.attempts})));
@@ -137,7 +128,9 @@ Status Add(const IntentRecord& r, JournalState& state) {
 }
 
 Status Add(const AbortedRecord& r, JournalState& state) {
-  REFIT_RETURN_IF_ERROR(CheckAttempt(r.attempt, state));
+  if (r.attempt.term > state.term) {
+    return Corrupt(StrCat("ABORTED of attempt ", ToString(r.attempt), " in term ", state.term));
+  }
   if (r.attempt.term == state.term) {
     state.attempts = std::max(state.attempts, r.attempt.n);
   }
@@ -149,7 +142,7 @@ Status Add(const AbortedRecord& r, JournalState& state) {
 
 Status Add(const CommitRecord& r, JournalState& state) {
   if (const auto before = state.commits.find(r.version); before != state.commits.end()) {
-    if (before->second.digest != r.digest) {
+    if (before->second.digest != r.digest && REFIT_MUTANT("RX-ONCE-03/two-digests", true, false)) {
       return Corrupt(
           StrCat("version ", r.version, " has two digests, ", ToHex(before->second.digest), " and ", ToHex(r.digest)));
     }
@@ -169,7 +162,10 @@ Status Add(const CommitRecord& r, JournalState& state) {
                           state.intent->attempt.term));
   }
   for (const CommitMember& member : r.members) {
-    REFIT_RETURN_IF_ERROR(CheckAttempt(member.attempt, state));
+    if (state.intent.has_value() && member.attempt > state.intent->attempt) {
+      return Corrupt(StrCat("COMMIT of version ", r.version, " with slot ", member.slot, " of attempt ",
+                            ToString(member.attempt), ", which is later than its INTENT"));
+    }
   }
   state.committed = r.version;
   state.digest = r.digest;

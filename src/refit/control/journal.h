@@ -124,9 +124,11 @@ struct JournalState {
   std::optional<Status> latch;
 };
 
-// One more record. DATA_LOSS, which means CORRUPT, if it contradicts what is there: a second RUN, a term or an attempt
-// that goes back, a second COMMIT of a version, a COMMIT without its INTENT, a second OUTCOME of a request, two
-// digests.
+// One more record. DATA_LOSS, which means CORRUPT, if it contradicts what is there, which then stays as it was: a RUN
+// that is not the first record, a term or an attempt that goes back, a number that is published or burned already, an
+// INTENT of a request that has its OUTCOME, a second COMMIT of a version, two digests, a COMMIT without its INTENT in
+// the same term, a second OUTCOME of a request, an OUTCOME that denies or invents a COMMIT, a life or a slot that goes
+// on after its end.
 Status Apply(const Record& record, JournalState& state);
 Result<JournalState> Replay(std::span<const std::string> payloads);
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "refit/base/mutant.h"
 #include "refit/base/str.h"
 #include "refit/control/journal.h"
 
@@ -243,7 +244,7 @@ Result<Record> Decode(std::string_view payload) {
   if (reader.failed()) {
     return Unreadable(StrCat(NameOf(*record), " of ", payload.size(), " bytes: ", reader.failure()));
   }
-  if (reader.left() != 0) {
+  if (REFIT_MUTANT("RX-JRNL-02/trailing-bytes", reader.left() != 0, false)) {
     return Unreadable(StrCat(NameOf(*record), " of ", payload.size(), " bytes: ", reader.left(), " too many"));
   }
   return *std::move(record);
