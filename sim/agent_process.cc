@@ -1,0 +1,480 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sim/agent_process.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "refit/base/str.h"
+#include "sim/checks.h"
+#include "sim/controller_process.h"
+#include "sim/disk.h"
+#include "sim/faults.h"
+#include "sim/network.h"
+#include "sim/policy_process.h"
+#include "sim/timing.h"
+#include "sim/world.h"
+
+namespace refit::sim {
+
+AgentProcess::AgentProcess(World& world, SlotIndex slot)
+    : Node(world, {ProcessKind::kAgent, slot.value()}), slot_(slot) {}
+
+std::optional<Incarnation> AgentProcess::life() const {
+  return life_ == nullptr ? std::nullopt : std::optional(life_->incarnation);
+}
+
+void AgentProcess::Begin(Incarnation before) {
+  if (!before.is_zero()) {
+    ReportGone(before, Unavailable("the agent was killed, its engine with it"), true);
+  }
+  if (!world().plan().fault_tolerance) {
+    StartLaunch(0, {});
+  }
+}
+
+// ---- launching
+
+void AgentProcess::Launch(std::uint64_t launch, Duration budget, ReplyTo reply_to) {
+  static_cast<void>(budget);
+  world().Note("agent ", slot_, " <- launch ", launch);
+  if (life_ != nullptr) {
+    return Register();  // its engine lives: whoever asks does not know of it
+  }
+  if (launching_ == nullptr) {
+    StartLaunch(launch, reply_to);
+  }
+}
+
+void AgentProcess::StartLaunch(std::uint64_t launch, ReplyTo reply_to) {
+  if (world().faults().Take(FaultKind::kFailLaunch, slot_.value())) {
+    world().After(world().Between(Millis(20), Millis(800)), [this, launch, reply_to] {
+      Run([this, launch, reply_to] {
+        if (reply_to.controller == nullptr) {
+          return Relaunch();
+        }
+        world().network().Send(id(), reply_to.controller->id(), [this, launch, reply_to] {
+          reply_to.controller->Run([this, launch, reply_to] { reply_to.controller->OnLaunchFailed(slot_, launch); });
+        });
+      });
+    });
+    return;
+  }
+  launching_ = &world().StartEngine(slot_);
+  world().After(world().Between(Millis(200), Millis(2000)),
+                [this, launch, engine = launching_] { Run([this, launch, engine] { Launched(*engine, launch); }); });
+}
+
+void AgentProcess::Launched(Engine& engine, std::uint64_t launch) {
+  static_cast<void>(launch);
+  if (launching_ != &engine) {
+    return;
+  }
+  launching_ = nullptr;
+  if (!engine.alive()) {
+    return world().plan().fault_tolerance ? ReportGone(engine.incarnation(), Unavailable("it never came up"), true)
+                                          : Relaunch();
+  }
+  const Plan& plan = world().plan();
+  peer::EngineAgentOptions options;
+  options.slot = slot_;
+  options.incarnation = engine.incarnation();
+  options.run = world().disk().run();
+  options.term_floor = world().disk().term();
+  options.family = plan.family;
+  options.profile = world().profile();
+  options.tp_size = plan.tp_size;
+  options.expected = world().weights().manifest();
+  options.call_deadline = kCallDeadline;
+  options.update_deadline = kUpdateDeadline;
+  options.flush_retry_interval = kFlushRetryInterval;
+  options.orphan_deadline = kOrphanDeadline;
+  world().checks().OnLife(engine, options.term_floor);
+  lives_.push_back(std::unique_ptr<Life>(
+      new Life{engine.incarnation(), &engine, peer::EngineAgent(options), {}, {}, {}, false, {}}));
+  life_ = lives_.back().get();
+  OnNewController();
+}
+
+// Agents look after their engines themselves.
+void AgentProcess::Relaunch() {
+  const Duration pause = relaunch_pause_;
+  relaunch_pause_ = std::min<Duration>(2 * relaunch_pause_, std::chrono::seconds(4));
+  world().After(pause, [this] {
+    Run([this] {
+      if (life_ == nullptr && launching_ == nullptr) {
+        StartLaunch(0, {});
+      }
+    });
+  });
+}
+
+// ---- commands
+
+void AgentProcess::Execute(const sync::AgentCommand& command, ReplyTo reply_to) {
+  world().Note("agent ", slot_, " <- ", ToString(command.kind), " term ", command.stamp.term, " seq ",
+               command.stamp.seq, " attempt ", command.stamp.attempt.n, " version ", command.stamp.version, " life ",
+               command.stamp.incarnation.low);
+  if (life_ == nullptr) {
+    sync::AgentReply reply;
+    reply.stamp = command.stamp;
+    reply.kind = sync::ReplyKind::kStale;
+    reply.status = Aborted("no engine lives here");
+    reply.residue = sync::Residue::Unknown();
+    reply.retryable_in_place = false;
+    return Answer(reply_to, reply);
+  }
+  Life& life = *life_;
+  peer::EngineAgentEffects effects;
+  world().checks().BeforeCommand(*life.engine, command);
+  life.machine.Handle(peer::CommandArrived{command}, world().now(), effects);
+  world().checks().AfterCommand(*life.engine, command, effects);
+  life.desk.Begin(command.stamp, reply_to);
+  CarryOut(life, effects);
+  life.desk.End();
+}
+
+Instant AgentProcess::next_deadline() const { return life_ == nullptr ? kNever : life_->machine.next_deadline(); }
+
+void AgentProcess::OnDeadline() {
+  Life& life = *life_;
+  peer::EngineAgentEffects effects;
+  life.machine.HandleDeadline(world().now(), effects);
+  world().checks().AfterEvent(*life.engine, effects);
+  CarryOut(life, effects);
+}
+
+void AgentProcess::Handle(Life& life, const peer::EngineAgentEvent& event) {
+  if (life.ended) {
+    return;
+  }
+  peer::EngineAgentEffects effects;
+  life.machine.Handle(event, world().now(), effects);
+  world().checks().AfterEvent(*life.engine, effects);
+  CarryOut(life, effects);
+}
+
+void AgentProcess::CarryOut(Life& life, const peer::EngineAgentEffects& effects) {
+  for (const peer::EngineAgentEffect& effect : effects) {
+    std::visit([&](const auto& one) { Carry(life, one); }, effect);
+  }
+}
+
+void AgentProcess::Carry(Life& life, const peer::CallEngine& effect) {
+  life.engine->Call(effect.operation, effect.version, effect.deadline,
+                    [this, &life, call = effect.call](const sync::Answer& answer) {
+                      Run([this, &life, call, answer] { Handle(life, peer::EngineAnswered{call, answer}); });
+                    });
+}
+
+void AgentProcess::Carry(Life& life, const peer::PostUpdate& effect) {
+  if (life.transfers.empty()) {
+    return;
+  }
+  life.transfers.back()->PostUpdate(effect);
+}
+
+void AgentProcess::Carry(Life& life, const peer::StartTransfer& effect) {
+  world().checks().OnTransfer(*life.engine, effect);
+  life.transfers.push_back(std::make_unique<Transfer>(
+      *this, effect, *life.engine, life.landings, [this, &life](const peer::EngineAgentEvent& event) {
+        world().After(Micros(5), [this, &life, event] { Run([this, &life, event] { Handle(life, event); }); });
+      }));
+  life.transfers.back()->Begin();
+}
+
+void AgentProcess::Carry(Life& life, const peer::StopTransfer& effect) {
+  if (life.transfers.empty()) {
+    return;
+  }
+  Transfer& transfer = *life.transfers.back();
+  transfer.Stop([this, &life, &transfer, attempt = effect.attempt] {
+    if (transfer.exhausted() && life.engine->alive()) {
+      world().Note("engine ", slot_, " is ended: reads could not be fenced twice");
+      life.engine->Kill();
+    }
+    Handle(life, peer::TransferFenced{attempt});
+  });
+}
+
+// The handshake: a message there and back over the data path.
+void AgentProcess::Carry(Life& life, const peer::OpenLink& effect) {
+  const PolicyRank rank = effect.source.policy;
+  const auto answered = std::make_shared<bool>(false);
+  const auto answer = [this, &life, link = effect.link, answered](const Status& status) {
+    if (!std::exchange(*answered, true)) {
+      Run([this, &life, link, status] { Handle(life, peer::LinkOpened{link, status}); });
+    }
+  };
+  const Duration timeout = std::min(kLinkTimeout, effect.budget);
+  world().After(timeout, [answer] { answer(DeadlineExceeded("the handshake got no answer")); });
+  if (world().faults().TakeData(FaultKind::kFailBind, rank, slot_)) {
+    world().After(Millis(1), [answer] { answer(Unavailable("the nonce did not arrive")); });
+    return;
+  }
+  if (world().faults().TakeData(FaultKind::kCutData, rank, slot_)) {
+    return;
+  }
+  world().ToPolicy(*this, rank, [this, source = effect.source, answer](PolicyProcess& policy) {
+    const bool proved = policy.Proves(source);
+    world().network().Send(policy.id(), id(), [answer, proved] {
+      answer(proved ? OkStatus() : Unavailable("another life of the policy worker answered"));
+    });
+  });
+}
+
+void AgentProcess::Carry(Life& life, const peer::CloseLink& effect) {
+  static_cast<void>(life);
+  static_cast<void>(effect);
+}
+
+void AgentProcess::Carry(Life& life, const peer::SendReply& effect) {
+  Answer(life.desk.Take(effect.reply), effect.reply);
+}
+
+void AgentProcess::Answer(ReplyTo to, const sync::AgentReply& reply) {
+  world().Note("agent ", slot_, " answers seq ", reply.stamp.seq, " ", static_cast<int>(reply.kind), " ",
+               sync::ToString(reply.residue), reply.status.ok() ? "" : " ", reply.status.message());
+  if (to.controller != nullptr) {
+    world().network().Send(id(), to.controller->id(), [this, to, reply] {
+      to.controller->Run([this, to, reply] { to.controller->OnAgentReply(to.call, slot_, reply); });
+    });
+  }
+}
+
+// ---- the end of a life
+
+void AgentProcess::Carry(Life& life, const peer::KillEngine& effect) {
+  world().Note("engine ", slot_, " life ", life.incarnation.low, " is ended: ", effect.reason);
+  const bool confirmed = HardKill(life);
+  life.ended = true;
+  life.why = Aborted(effect.reason);
+  if (life_ == &life) {
+    life_ = nullptr;
+  }
+  if (confirmed) {
+    EndLife(life, life.why);
+  } else {
+    ReportGone(life.incarnation, life.why, false);
+  }
+}
+
+bool AgentProcess::HardKill(Life& life) {
+  if (life.engine->alive() && world().faults().Take(FaultKind::kKillUnconfirmed, slot_.value())) {
+    unconfirmed_ = life.incarnation;
+    return false;
+  }
+  life.ended = true;  // first: its death is no news to whoever wanted it
+  life.engine->Kill();
+  return true;
+}
+
+void AgentProcess::ConfirmKill() {
+  if (const auto incarnation = std::exchange(unconfirmed_, std::nullopt); incarnation.has_value()) {
+    world().engine(*incarnation)->Kill();
+    ReportGone(*incarnation, Aborted("its kill is confirmed"), true);
+    if (!world().plan().fault_tolerance) {
+      Relaunch();
+    }
+  }
+}
+
+void AgentProcess::EndLife(Life& life, const Status& why) {
+  life.ended = true;
+  if (life_ == &life) {
+    life_ = nullptr;
+  }
+  ReportGone(life.incarnation, why, true);
+  if (!world().plan().fault_tolerance) {
+    Relaunch();
+  }
+}
+
+void AgentProcess::OnEngineDead(Incarnation incarnation) {
+  if (life_ == nullptr || life_->incarnation != incarnation) {
+    return;
+  }
+  world().After(world().Between(Millis(1), Millis(100)), [this, life = life_] {
+    Run([this, life] {
+      if (!life->ended) {
+        Handle(*life, peer::EngineDied{Unavailable("the engine's process ended")});
+      }
+    });
+  });
+}
+
+void AgentProcess::OnKilled() {
+  for (const std::unique_ptr<Life>& life : lives_) {
+    life->ended = true;
+    life->engine->Kill();
+  }
+  if (launching_ != nullptr) {
+    launching_->Kill();
+  }
+  life_ = nullptr;
+}
+
+void AgentProcess::ShutDown(Incarnation incarnation, ReplyTo reply_to) {
+  world().Note("agent ", slot_, " <- shut down life ", incarnation.low);
+  Engine* const engine = world().engine(incarnation);
+  world().After(world().Between(Millis(5), Millis(300)), [this, engine, incarnation, reply_to] {
+    Run([this, engine, incarnation, reply_to] {
+      if (engine != nullptr && engine->slot() == slot_ && engine->alive() && !engine->frozen() &&
+          unconfirmed_ != incarnation) {
+        engine->Kill();
+      }
+      world().network().Send(id(), reply_to.controller->id(), [this, incarnation, reply_to] {
+        reply_to.controller->Run(
+            [this, incarnation, reply_to] { reply_to.controller->OnShutDown(slot_, incarnation); });
+      });
+    });
+  });
+}
+
+// Works where nothing was launched, and where the life is one of an agent before this one: its supervisor reaped that.
+void AgentProcess::KillEngine(Incarnation incarnation, ReplyTo reply_to) {
+  world().Note("agent ", slot_, " <- kill life ", incarnation.low);
+  bool confirmed = unconfirmed_ != incarnation || incarnation.is_zero();
+  if (life_ != nullptr && life_->incarnation == incarnation) {
+    Life& life = *life_;
+    confirmed = HardKill(life);
+    life.ended = true;
+    life_ = nullptr;
+  }
+  if (launching_ != nullptr && (incarnation.is_zero() || launching_->incarnation() == incarnation)) {
+    std::exchange(launching_, nullptr)->Kill();
+  }
+  world().After(Millis(2), [this, incarnation, reply_to, confirmed] {
+    Run([this, incarnation, reply_to, confirmed] {
+      world().network().Send(id(), reply_to.controller->id(), [this, incarnation, reply_to, confirmed] {
+        reply_to.controller->Run(
+            [this, incarnation, reply_to, confirmed] { reply_to.controller->OnKilled(slot_, incarnation, confirmed); });
+      });
+    });
+  });
+}
+
+void AgentProcess::Probe(Incarnation incarnation, Duration timeout, ReplyTo reply_to) {
+  const auto answer = [this, reply_to](bool healthy) {
+    Run([this, reply_to, healthy] {
+      world().network().Send(id(), reply_to.controller->id(), [reply_to, healthy] {
+        reply_to.controller->Run([reply_to, healthy] { reply_to.controller->OnProbed(reply_to.call, healthy); });
+      });
+    });
+  };
+  if (life_ == nullptr || life_->incarnation != incarnation) {
+    return answer(false);
+  }
+  life_->engine->Probe(timeout, answer);
+}
+
+// ---- streams
+
+Transfer* AgentProcess::current_transfer() {
+  return life_ == nullptr || life_->transfers.empty() ? nullptr : life_->transfers.back().get();
+}
+
+void AgentProcess::OnStreamOpened(PolicyRank rank, const OpenedStream& open, std::size_t slots) {
+  if (Transfer* const transfer = current_transfer(); transfer != nullptr) {
+    transfer->OnOpened(rank, open.stamp.attempt, slots);
+  }
+}
+
+void AgentProcess::OnStreamFailed(PolicyRank rank, const OpenedStream& open, const Status& status) {
+  if (Transfer* const transfer = current_transfer(); transfer != nullptr) {
+    transfer->OnFailed(rank, open.stamp.attempt, status);
+  }
+}
+
+void AgentProcess::OnAnnounced(PolicyRank rank, const Announcement& announcement) {
+  if (Transfer* const transfer = current_transfer(); transfer != nullptr) {
+    transfer->OnAnnounced(rank, announcement);
+  }
+}
+
+// Its streams break.
+void AgentProcess::OnPolicyDied(PolicyRank rank) {
+  if (Transfer* const transfer = current_transfer(); transfer != nullptr) {
+    transfer->OnFailed(rank, transfer->attempt(), Unavailable("its policy worker is gone"));
+  }
+}
+
+void AgentProcess::Release(PolicyRank rank, AttemptId attempt, LoadSeq seq) {
+  world().ToPolicy(*this, rank,
+                   [slot = slot_, attempt, seq](PolicyProcess& policy) { policy.Release(slot, attempt, seq); });
+}
+
+// ---- registration
+
+void AgentProcess::OnControllerLost() {
+  if (life_ != nullptr) {
+    Handle(*life_, peer::ContactLost{});
+  }
+}
+
+void AgentProcess::OnNewController() {
+  registered_ = false;
+  ++registration_;
+  Register();
+}
+
+void AgentProcess::Register() {
+  if (life_ == nullptr) {
+    return;
+  }
+  const std::uint64_t registration = registration_;
+  ControllerProcess* const controller = world().controller();
+  if (controller != nullptr) {
+    const peer::EngineAgent& machine = life_->machine;
+    const sync::EngineMember member{.slot = slot_,
+                                    .incarnation = life_->incarnation,
+                                    .tp_size = world().plan().tp_size,
+                                    .residue = machine.residue(),
+                                    .serving = machine.phase() == peer::AgentPhase::kServing,
+                                    .attempt = machine.attempt(),
+                                    .links = machine.links()};
+    world().network().Send(id(), controller->id(), [this, registration, controller, member] {
+      controller->Run([this, registration, controller, member] {
+        controller->Register(member);
+        world().network().Send(controller->id(), id(), [this, registration] {
+          Run([this, registration] {
+            if (registration == registration_ && !std::exchange(registered_, true) && life_ != nullptr) {
+              Handle(*life_, peer::ContactMade{});
+            }
+          });
+        });
+      });
+    });
+  }
+  world().After(Millis(1000), [this, registration] {
+    Run([this, registration] {
+      if (!registered_ && registration == registration_) {
+        Register();
+      }
+    });
+  });
+}
+
+// Until some controller has heard it.
+void AgentProcess::ReportGone(Incarnation incarnation, const Status& why, bool confirmed) {
+  const auto heard = std::make_shared<bool>(false);
+  if (ControllerProcess* const controller = world().controller(); controller != nullptr) {
+    world().network().Send(id(), controller->id(), [this, controller, incarnation, why, confirmed, heard] {
+      controller->Run([this, controller, incarnation, why, confirmed, heard] {
+        controller->OnAgentGone(slot_, incarnation, why, confirmed);
+        world().network().Send(controller->id(), id(), [heard] { *heard = true; });
+      });
+    });
+  }
+  world().After(Millis(1000), [this, incarnation, why, confirmed, heard] {
+    Run([this, incarnation, why, confirmed, heard] {
+      if (!*heard) {
+        ReportGone(incarnation, why, confirmed);
+      }
+    });
+  });
+}
+
+}  // namespace refit::sim

@@ -1,0 +1,401 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who starts and ends whom, what the plan does to processes, and how a run ends.
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/agent_process.h"
+#include "sim/checks.h"
+#include "sim/client.h"
+#include "sim/controller_process.h"
+#include "sim/disk.h"
+#include "sim/engine.h"
+#include "sim/faults.h"
+#include "sim/policy_process.h"
+#include "sim/router.h"
+#include "sim/timing.h"
+#include "sim/world.h"
+
+namespace refit::sim {
+namespace {
+
+// A machine that asks for the same instant for ever makes no progress in time.
+constexpr std::uint64_t kMostSteps = 400'000;
+// Of the faulty part: requests, their budgets, and what a lost controller adds.
+constexpr Duration kPatience = std::chrono::minutes(30);
+// After healing, until every slot serves again: launches with their back-offs, and two syncs.
+constexpr Duration kSettleBound = std::chrono::seconds(120);
+constexpr Duration kSettlePoll = std::chrono::milliseconds(500);
+
+}  // namespace
+
+void World::SetUp() {
+  for (const SlotIndex slot : slots_) {
+    StartAgent(slot);
+  }
+  for (std::uint32_t rank = 0; rank < plan_.policies; ++rank) {
+    StartPolicy(PolicyRank(rank));
+  }
+  StartController();
+  traffic_->Start();
+  faults_->Start();
+}
+
+// ---- processes
+
+void World::StartController() {
+  const auto number = static_cast<std::uint32_t>(controllers_.size());
+  controllers_.push_back(std::make_unique<ControllerProcess>(*this, number, disk_->Acquire()));
+  controllers_.back()->Begin();
+  AnnounceController();
+}
+
+// Everybody looks controllers up in one place, and soon sees that another one answers there.
+void World::AnnounceController() {
+  for (const auto& [slot, process] : agents_) {
+    After(Between(Millis(1), Millis(300)), [process] { process->Run([process] { process->OnNewController(); }); });
+  }
+  for (const auto& [rank, process] : policies_) {
+    After(Between(Millis(1), Millis(300)), [process] { process->Run([process] { process->OnNewController(); }); });
+  }
+}
+
+void World::OnControllerStopped() {
+  if (controller() != nullptr) {
+    return;  // its successor is there
+  }
+  client_->OnControllerLost(static_cast<std::uint32_t>(controllers_.size() - 1));
+  for (const auto& [slot, process] : agents_) {
+    After(Between(Millis(1), Millis(100)), [this, process] {
+      if (controller() == nullptr) {
+        process->Run([process] { process->OnControllerLost(); });
+      }
+    });
+  }
+  After(kTakeoverAfter + Between(Millis(1), Millis(500)), [this] {
+    if (controller() == nullptr) {
+      StartController();
+    }
+  });
+}
+
+void World::StartAgent(SlotIndex slot) {
+  Incarnation before;
+  for (const auto& life : engine_lives_) {
+    before = life->slot() == slot ? life->incarnation() : before;
+  }
+  agent_lives_.push_back(std::make_unique<AgentProcess>(*this, slot));
+  agents_[slot] = agent_lives_.back().get();
+  Note("agent ", slot, " is started");
+  AgentProcess* const process = agents_[slot];
+  process->Run([process, before] { process->Begin(before); });
+}
+
+void World::StartPolicy(PolicyRank rank) {
+  policy_lives_.push_back(std::make_unique<PolicyProcess>(*this, rank, NewLife()));
+  policies_[rank] = policy_lives_.back().get();
+  Note("policy ", rank, " is started");
+  PolicyProcess* const process = policies_[rank];
+  if (controller() != nullptr) {
+    After(Between(Millis(1), Millis(100)), [process] { process->Run([process] { process->OnNewController(); }); });
+  }
+}
+
+// Its connections are reset, and somebody starts it again.
+void World::RestartLater(Process who, Duration delay) {
+  for (const auto& process : controllers_) {
+    After(Between(Micros(100), Millis(5)), [&process, who] {
+      process->Run([&process, who] { process->OnPeerDied(who); });
+    });
+  }
+  After(delay, [this, who] {
+    if (who.kind == ProcessKind::kAgent) {
+      if (!agents_.at(SlotIndex(who.index))->alive()) {
+        StartAgent(SlotIndex(who.index));
+      }
+    } else if (!policies_.at(PolicyRank(who.index))->alive()) {
+      StartPolicy(PolicyRank(who.index));
+    }
+  });
+}
+
+// ---- what goes wrong
+
+bool World::Inject(const Fault& fault) {
+  const SlotIndex slot(fault.target);
+  AgentProcess* const there = agent(slot);
+  const bool lives = there != nullptr && there->alive();
+  Engine* const engine = lives && there->life().has_value() ? this->engine(*there->life()) : nullptr;
+  switch (fault.kind) {
+    case FaultKind::kKillEngine:
+      return engine != nullptr && engine->alive() && (engine->Kill(), true);
+    case FaultKind::kFreezeEngine: return engine != nullptr && FreezeNode(*engine, fault.lasts);
+    case FaultKind::kKillAgent: {
+      if (!lives) {
+        return false;
+      }
+      const Incarnation life = there->life().value_or(Incarnation{});
+      there->Kill();
+      Note("agent ", slot, " is dead");
+      const std::vector<ControllerProcess*> hear = LiveControllers();
+      for (ControllerProcess* const process : hear) {
+        After(Between(Micros(100), Millis(5)), [process, slot, life] {
+          process->Run([process, slot, life] {
+            if (!life.is_zero()) {
+              process->OnAgentGone(slot, life, Unavailable("connection reset"), false);
+            }
+          });
+        });
+      }
+      RestartLater(there->id(), Between(Millis(50), Millis(2000)));
+      return true;
+    }
+    case FaultKind::kFreezeAgent: return lives && FreezeNode(*there, fault.lasts);
+    case FaultKind::kKillPolicy: return KillPolicy(PolicyRank(fault.target));
+    case FaultKind::kKillController: return KillController();
+    case FaultKind::kFreezeController: return FreezeController(fault.lasts);
+    case FaultKind::kSecondController:
+      if (controller() == nullptr) {
+        return false;
+      }
+      StartController();
+      return true;
+    case FaultKind::kForgetRouter: return router_->Forget(), true;
+    case FaultKind::kForeignEntry: return router_->AddForeign(), true;
+    case FaultKind::kCancelSync: return client_->waits() && (client_->Cancel(), true);
+    case FaultKind::kConcurrentSync: return client_->AskConcurrently(), true;
+    case FaultKind::kChangeWeights: return ChangeWeights();
+    case FaultKind::kAddSlot: return AddSlot(slot);
+    case FaultKind::kRemoveSlot: return RemoveSlot(slot);
+    default: return false;
+  }
+}
+
+bool World::FreezeNode(Node& node, Duration lasts) {
+  if (!node.alive() || node.frozen()) {
+    return false;
+  }
+  node.Freeze();
+  if (lasts > Duration(0)) {
+    After(lasts, [&node] { node.Thaw(); });
+  }
+  return true;
+}
+
+std::vector<ControllerProcess*> World::LiveControllers() const {
+  std::vector<ControllerProcess*> live;
+  for (const auto& process : controllers_) {
+    if (process->alive()) {
+      live.push_back(process.get());
+    }
+  }
+  return live;
+}
+
+bool World::KillPolicy(PolicyRank rank) {
+  PolicyProcess* const there = policy(rank);
+  if (there == nullptr || !there->alive()) {
+    return false;
+  }
+  there->Kill();
+  Note("policy ", rank, " is dead");
+  for (ControllerProcess* const process : LiveControllers()) {
+    After(Between(Micros(100), Millis(5)), [process, rank, life = there->incarnation()] {
+      process->Run([process, rank, life] { process->OnPolicyGone(rank, life); });
+    });
+  }
+  for (const auto& [slot, process] : agents_) {
+    After(Between(Micros(100), Millis(5)), [process, rank] {
+      process->Run([process, rank] { process->OnPolicyDied(rank); });
+    });
+  }
+  RestartLater(there->id(), Between(Millis(50), Millis(2000)));
+  return true;
+}
+
+bool World::KillController() {
+  ControllerProcess* const there = controller();
+  if (there == nullptr) {
+    return false;
+  }
+  there->Kill();
+  OnControllerStopped();
+  return true;
+}
+
+// A successor takes over meanwhile; whether the old one notices that it was away is its own business.
+bool World::FreezeController(Duration lasts) {
+  ControllerProcess* const there = controller();
+  if (there == nullptr || there->frozen()) {
+    return false;
+  }
+  there->Freeze();
+  const Duration away = lasts > Duration(0) ? lasts : Millis(5000);
+  After(away, [this, there] {
+    there->OnThawed(now_);
+    there->Thaw();
+  });
+  After(kTakeoverAfter + Between(Millis(1), Millis(500)), [this, there] {
+    if (controller() == there && there->frozen()) {
+      StartController();
+    }
+  });
+  return true;
+}
+
+bool World::ChangeWeights() {
+  named_.back() = weights_->AddContent();
+  Note("the trainer steps: content ", named_.back());
+  return true;
+}
+
+bool World::AddSlot(SlotIndex slot) {
+  if (agents_.contains(slot) || controller() == nullptr) {
+    return false;
+  }
+  slots_.push_back(slot);
+  StartAgent(slot);
+  for (ControllerProcess* const process : LiveControllers()) {
+    After(Millis(1), [process, slot] { process->Run([process, slot] { process->OnSlotAdded(slot); }); });
+  }
+  return true;
+}
+
+bool World::RemoveSlot(SlotIndex slot) {
+  const auto found = std::find(slots_.begin(), slots_.end(), slot);
+  if (found == slots_.end() || slots_.size() == 1 || controller() == nullptr) {
+    return false;
+  }
+  slots_.erase(found);
+  removed_.push_back(slot);
+  for (ControllerProcess* const process : LiveControllers()) {
+    After(Millis(1), [process, slot] { process->Run([process, slot] { process->OnSlotRemoved(slot); }); });
+  }
+  return true;
+}
+
+// ---- how a run goes on, and ends
+
+void World::RunFaults() {
+  bool done = false;
+  client_->Ask(plan_.requests, [&done] { done = true; });
+  while (!done && now_ < Instant{} + kPatience && Step()) {
+    if (result_.steps > kMostSteps) {
+      Report(Checker::kL1, "time stands still");
+    }
+  }
+}
+
+void World::HealAll() {
+  Note("healing");
+  faults_->Heal();
+  for (const auto& process : controllers_) {
+    if (process->frozen()) {
+      process->OnThawed(now_);
+      process->Thaw();
+    }
+  }
+  for (const auto& process : agent_lives_) {
+    process->Thaw();
+    AgentProcess* const one = process.get();
+    one->Run([one] { one->ConfirmKill(); });
+  }
+  for (const auto& life : engine_lives_) {
+    life->Thaw();
+  }
+  if (controller() == nullptr) {
+    OnControllerStopped();
+  } else {
+    AnnounceController();  // connections that broke are made again
+  }
+}
+
+void World::RunHealed() {
+  HealAll();
+  // One sync settles what the faults left, if it must; the one after it has to succeed.
+  std::uint32_t tries = 0;
+  bool answered = false;
+  const std::function<void()> ask = [&] {
+    ++tries;
+    client_->Ask(1, [&] { answered = true; });
+  };
+  const Instant begun = now_ + Millis(500);
+  bool settling = true;
+  After(Millis(500), ask);
+  std::string why;
+  while (!violated_ && Step()) {
+    if (result_.steps > kMostSteps) {
+      return Report(Checker::kL1, "time stands still");
+    }
+    if (answered) {
+      answered = false;
+      const bool ok = client_->last().has_value() && client_->last()->ok();
+      if (disk_->Latched()) {
+        return ok ? Report(Checker::kInv8, "a sync succeeds although the run is latched") : void();
+      }
+      if (!ok && (tries < 3 || now_ < begun + kSettleBound)) {
+        if (tries >= 2 && now_ > begun + kSettleBound) {
+          return Report(Checker::kInv8, StrCat("syncs fail after healing: ", client_->last()->ToString()));
+        }
+        After(Millis(1000), ask);
+        continue;
+      }
+      if (!ok) {
+        return Report(Checker::kInv8, StrCat("syncs fail after healing: ", client_->last()->ToString()));
+      }
+      settling = false;
+      PollSettled(now_ + kSettleBound);
+    }
+    if (!settling && settled_) {
+      return;
+    }
+  }
+}
+
+// L2, L3: every slot that is not retired serves what is committed, and is routed.
+void World::PollSettled(Instant until) {
+  std::string why;
+  for (const SlotIndex slot : slots_) {
+    why = why.empty() ? WhyUnsettled(slot) : why;
+  }
+  settled_ = why.empty();
+  if (settled_) {
+    return;
+  }
+  if (now_ >= until) {
+    return Report(why.find("paused") == std::string::npos ? Checker::kL3 : Checker::kL2, why);
+  }
+  After(kSettlePoll, [this, until] { PollSettled(until); });
+}
+
+std::string World::WhyUnsettled(SlotIndex slot) const {
+  if (controller() == nullptr) {
+    return "no controller";
+  }
+  for (const control::SlotView& view : controller()->machine().slots()) {
+    if (view.slot == slot && view.state == fleet::SlotState::kRetired) {
+      return {};
+    }
+  }
+  const AgentProcess* const there = agent(slot);
+  const Engine* const engine =
+      there == nullptr || !there->life().has_value() ? nullptr : this->engine(*there->life());
+  if (engine == nullptr || !engine->alive()) {
+    return StrCat("engine ", slot, " has no life");
+  }
+  if (!engine->generates()) {
+    return StrCat("engine ", slot, " stays paused");
+  }
+  if (engine->content() != checks_->committed_content()) {
+    return StrCat("engine ", slot, " does not serve version ", checks_->committed_version());
+  }
+  const auto& entries = router_->entries();
+  const bool routed = std::any_of(entries.begin(), entries.end(), [engine](const Router::Entry& entry) {
+    return entry.entry.incarnation == engine->incarnation();
+  });
+  return routed || !plan_.router ? "" : StrCat("engine ", slot, " is not routed");
+}
+
+}  // namespace refit::sim
