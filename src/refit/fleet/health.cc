@@ -29,7 +29,7 @@ std::string_view ToString(HealthPhase phase) {
 Health::Health(HealthOptions options) : options_(options) {}
 
 void Health::Start(Instant now) {
-  if (phase_ != HealthPhase::kOff && REFIT_MUTANT("RC-MON-08/start-twice", true, false)) {
+  if (REFIT_MUTANT("RC-MON-08/start-twice", phase_ != HealthPhase::kOff, false)) {
     return;
   }
   phase_ = HealthPhase::kRunning;

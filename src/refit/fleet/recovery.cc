@@ -104,11 +104,6 @@ void Recovery::OnOffloaded(SlotIndex slot, Incarnation incarnation, const Status
     return;
   }
   if (!status.ok()) {
-    if (REFIT_MUTANT("RC-REC-03/narrow-guard", false, true)) {
-      phase_ = RecoveryPhase::kEnded;
-      out.emplace_back(RecoveryEnded{.status = status, .filled = {}, .zombies = {}});
-      return;
-    }
     return Fail(status.WithContext(StrCat("offload of slot ", slot)), out);
   }
   offloaded->offloaded = true;
@@ -141,17 +136,12 @@ void Recovery::Cancel(const Status& status, RecoveryEffects& out) {
     phase_ = RecoveryPhase::kEnded;
     out.emplace_back(RecoveryEnded{.status = status, .filled = {}, .zombies = {}});
   } else if (phase_ == RecoveryPhase::kLaunching || phase_ == RecoveryPhase::kOffloading) {
-    if (REFIT_MUTANT("RC-TERM-06/cancel-leaves-lives", false, true)) {
-      phase_ = RecoveryPhase::kEnded;
-      out.emplace_back(RecoveryEnded{.status = status, .filled = {}, .zombies = {}});
-      return;
-    }
     Fail(status, out);
   }
 }
 
 void Recovery::HandleDeadline(Instant now, RecoveryEffects& out) {
-  if (deadline_ > now) {
+  if (deadline_ > now || phase_ == RecoveryPhase::kIdle || phase_ == RecoveryPhase::kEnded) {
     return;
   }
   if (phase_ == RecoveryPhase::kRollingBack) {
@@ -195,11 +185,14 @@ bool Recovery::all_rolled_back() const {
 
 // RC-REC-04: whatever it was that failed. What follows cannot replace the first error.
 void Recovery::Fail(const Status& status, RecoveryEffects& out) {
+  [[maybe_unused]] const bool launched = phase_ == RecoveryPhase::kOffloading;
   phase_ = RecoveryPhase::kRollingBack;
   error_ = status;
   deadline_ = REFIT_MUTANT("RC-REC-04/unbounded-rollback", rollback_deadline_, kNever);
   for (auto& [index, slot] : slots_) {
-    if (slot.incarnation.is_zero() && REFIT_MUTANT("RC-REC-04/leave-the-unanswered", false, true)) {
+    if (REFIT_MUTANT("RC-REC-03/narrow-guard", false, launched) ||
+        REFIT_MUTANT("RC-REC-04/leave-the-unanswered", false, slot.incarnation.is_zero()) ||
+        REFIT_MUTANT("RC-TERM-06/cancel-leaves-lives", false, status.code() == StatusCode::kCancelled)) {
       slot.rolled_back = true;
       slot.confirmed = true;
       continue;
