@@ -47,9 +47,9 @@ struct Violation {
 
 struct RunOptions {
   Checkers on = Checkers().set();
-  // Every event as a line: its virtual time, one word of what it is about, the rest. The words that scenarios keep:
-  // fault, launch, agent (a command sent), reply, policy, slot, journal, router, request, answer, stop, violation.
-  std::vector<std::string>* trace = nullptr;  // null: only its hash is kept
+  // Every event as a line, "1234567 us  who …"; null: only its hash is kept. scenario.cc says which lines people
+  // follow.
+  std::vector<std::string>* trace = nullptr;
 };
 
 struct RunResult {

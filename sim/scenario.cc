@@ -4,9 +4,11 @@
 #include "sim/scenario.h"
 
 #include <algorithm>
-#include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <utility>
 
 #include "refit/base/str.h"
 
@@ -14,10 +16,6 @@ namespace refit::sim {
 namespace {
 
 constexpr std::string_view kBar = "---\n";
-// The second word of a trace's line.
-constexpr std::array<std::string_view, 12> kTold = {"fault",   "launch", "agent",   "reply",  "policy", "slot",
-                                                    "journal", "router", "request", "answer", "stop",   "violation"};
-
 std::vector<std::string_view> LinesOf(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -28,13 +26,47 @@ std::vector<std::string_view> LinesOf(std::string_view text) {
   return lines;
 }
 
-bool IsTold(std::string_view line) {
-  const std::size_t begin = line.find_first_not_of(' ', line.find_first_of(' ', line.find_first_not_of(' ')));
-  if (begin == std::string_view::npos) {
-    return false;
+bool HasAny(std::string_view line, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::string_view word) { return line.find(word) != std::string_view::npos; });
+}
+
+// What is left out: the far end of a command and its plain "done", streams, requests of the traffic, the wire.
+bool IsTold(std::string_view what) {
+  const std::string_view who = what.substr(0, what.find_first_of(" :"));
+  if (who == "agent") {
+    return HasAny(what, {" is ", " <- launch"}) || (HasAny(what, {" answers "}) && !HasAny(what, {" done "}));
   }
-  const std::string_view topic = line.substr(begin, line.find_first_of(" :", begin) - begin);
-  return std::find(kTold.begin(), kTold.end(), topic) != kTold.end();
+  if (who == "policy") {
+    return HasAny(what, {" is "});
+  }
+  if (who == "engine") {
+    return HasAny(what, {" is ", " failed"});
+  }
+  if (who == "controller") {
+    return !HasAny(what, {" lost call ", " hears of ", " -> policy "});
+  }
+  return who == "fault" || who == "slot" || who == "client" || who == "router" || who == "the" || who == "healing" ||
+         who == "violation";
+}
+
+// "1234567 us  text": the time and the text.
+std::pair<std::uint64_t, std::string_view> PartsOf(std::string_view line) {
+  constexpr std::string_view kUnit = " us  ";
+  std::uint64_t micros = 0;
+  std::from_chars(line.data(), line.data() + line.size(), micros);
+  const std::size_t at = line.find(kUnit);
+  return {micros, at == std::string_view::npos ? line : line.substr(at + kUnit.size())};
+}
+
+std::string TimeText(std::uint64_t micros) {
+  const std::string millis = std::to_string(micros / 1000 % 1000);
+  return StrCat(micros / 1'000'000, ".", std::string(3 - millis.size(), '0'), millis);
+}
+
+// Of a command its sequence and its term are noise to people.
+std::string_view Shortened(std::string_view what) {
+  return what.starts_with("controller ") ? what.substr(0, what.find(" seq ")) : what;
 }
 
 }  // namespace
@@ -57,8 +89,9 @@ Result<Scenario> ParseScenario(std::string_view text) {
 std::string Summarize(const std::vector<std::string>& trace, const RunResult& result) {
   std::string summary;
   for (const std::string& line : trace) {
-    if (IsTold(line)) {
-      summary += line + "\n";
+    const auto [micros, what] = PartsOf(line);
+    if (IsTold(what)) {
+      summary += StrCat(TimeText(micros), "  ", Shortened(what), "\n");
     }
   }
   summary += StrCat(result.requests, " requests, ", result.commits, " commits, ");

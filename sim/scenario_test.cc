@@ -16,12 +16,15 @@ constexpr std::string_view kText =
     "seed 3\n"
     "at 1s: kill engine 0\n"
     "---\n"
-    "1s fault kill-engine\n"
-    "1s slot 0 serving -> quarantined\n"
+    "1.000  fault 0: kill-engine 0\n"
+    "1.000  slot 0 life 3: serving -> quarantined\n"
+    "1.000  controller 0 -> agent 1: hold\n"
     "5 requests, 4 commits, no violation\n";
 
 RunResult FakeRun(const Plan& plan, const RunOptions& options) {
-  *options.trace = {"1s fault kill-engine", "1s wire agent 0 -> controller: gone", "1s slot 0 serving -> quarantined"};
+  *options.trace = {"1000500 us  fault 0: kill-engine 0", "1000600 us  lost: 1 0 -> 0 0",
+                    "1000700 us  slot 0 life 3: serving -> quarantined",
+                    "1000700 us  controller 0 -> agent 1: hold seq 4 attempt 1:1"};
   RunResult result;
   result.requests = 5;
   result.commits = 4;
@@ -48,13 +51,16 @@ TEST(Scenario, PassesWhereWhatPeopleFollowIsAsExpected) {
 
 TEST(Scenario, ShowsADiffWhereSomethingElseHappened) {
   Scenario scenario = *ParseScenario(kText);
-  scenario.expected = "1s fault kill-engine\n2s slot 0 empty -> launching\n5 requests, 4 commits, no violation\n";
+  scenario.expected =
+      "1.000  fault 0: kill-engine 0\n2.000  slot 0 life 3: empty -> launching\n"
+      "5 requests, 4 commits, no violation\n";
   const ScenarioRun run = RunScenario(scenario, FakeRun);
   EXPECT_FALSE(run.status.ok());
   EXPECT_EQ(run.diff,
-            "  1s fault kill-engine\n"
-            "- 2s slot 0 empty -> launching\n"
-            "+ 1s slot 0 serving -> quarantined\n"
+            "  1.000  fault 0: kill-engine 0\n"
+            "- 2.000  slot 0 life 3: empty -> launching\n"
+            "+ 1.000  slot 0 life 3: serving -> quarantined\n"
+            "+ 1.000  controller 0 -> agent 1: hold\n"
             "  5 requests, 4 commits, no violation\n");
 }
 
