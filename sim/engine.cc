@@ -138,9 +138,9 @@ sync::Answer Engine::Do(const Posted& posted) {
   switch (posted.operation) {
     case Operation::kPause: Pause(); return Ok();
     case Operation::kFlush:
-      if (draining_ > 0 || !requests_.empty()) {
-        draining_ = std::max(0, draining_ - 1);
-        return Refused("requests are pending");
+      if (draining_ > 0) {
+        --draining_;
+        return Refused("requests are pending");  // those that wait for the resume are not
       }
       return Ok();
     case Operation::kBegin:

@@ -66,6 +66,7 @@ void SendStream::Open(const OpenedStream& open, Content content, Instant deadlin
   flow_.emplace(ledger_, std::move(places), 1);
   result_ = {};
   done_ = std::move(done);
+  filling_ = false;
   const std::uint64_t turn = ++turn_;
   world.At(deadline, [this, turn] {
     policy_.Run([this, turn] {
@@ -80,7 +81,7 @@ void SendStream::Open(const OpenedStream& open, Content content, Instant deadlin
 
 void SendStream::Go() {
   World& world = policy_.sim();
-  while (running()) {
+  while (running() && !filling_) {
     if (world.faults().During(FaultKind::kBlockSource, policy_.rank().value()).has_value()) {
       world.After(Millis(200),
                   [this, turn = turn_] { policy_.Run([this, turn] { return turn == turn_ ? Go() : void(); }); });
@@ -101,11 +102,13 @@ void SendStream::Go() {
 void SendStream::Fill(const stream::SendStep& step) {
   World& world = policy_.sim();
   world.checks().OnFill(slot_, *slots_[step.slot], open_.stamp.attempt);
+  filling_ = true;
   world.After(world.Between(Micros(20), Micros(400)), [this, step, turn = turn_] {
     policy_.Run([this, step, turn] {
       if (turn != turn_ || !running()) {
         return;
       }
+      filling_ = false;
       World& here = policy_.sim();
       const stream::PackedBucket& packed = buckets_[step.bucket];
       std::vector<std::byte>& memory = slots_[step.slot]->bytes;
@@ -150,6 +153,7 @@ void SendStream::Stop(SendEnd why, const Status& status) {
   }
   result_ = {why, status, {}, {}};
   flow_->Stop();
+  filling_ = false;
   ++turn_;  // what is being filled is dropped
   Go();
 }

@@ -79,6 +79,7 @@ class SendStream {
   std::optional<stream::SendFlow> flow_;
   SendResult result_;
   std::function<void(SendResult)> done_;
+  bool filling_ = false;    // nothing else is done until then
   std::uint64_t turn_ = 0;  // of the stream; what was started for an earlier one is over
 };
 

@@ -138,7 +138,9 @@ class World {
   bool RemoveSlot(SlotIndex slot);
   bool ChangeWeights();
   std::vector<ControllerProcess*> LiveControllers() const;
-  void PollSettled(Instant until);
+  void AskHealed(Instant until);
+  void PollSettled(Instant poll_until, Instant until);
+  bool AllRetired() const;
   std::string WhyUnsettled(SlotIndex slot) const;  // empty: it is as it should be
   bool Step();
   void RunFaults();
@@ -157,6 +159,8 @@ class World {
   bool violated_ = false;
   bool retained_ = false;
   bool settled_ = false;
+  std::uint32_t healed_syncs_ = 0;
+  std::uint32_t failed_syncs_ = 0;
 
   std::unique_ptr<WeightSet> weights_;
   std::vector<Content> named_;  // what each source's name means
