@@ -342,6 +342,7 @@ void AgentProcess::KillEngine(Incarnation incarnation, ReplyTo reply_to) {
     confirmed = HardKill(life);
     life.ended = true;
     life_ = nullptr;
+    ReportGone(incarnation, Aborted("its controller had it killed"), confirmed);
   }
   if (launching_ != nullptr && (incarnation.is_zero() || launching_->incarnation() == incarnation)) {
     std::exchange(launching_, nullptr)->Kill();
