@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <utility>
-#include <variant>
 
 #include "refit/base/str.h"
 #include "refit/engine/process/child_process.h"
@@ -97,7 +96,7 @@ class Receiver {
     const Instant begun = exec::Now();
     const rpc::DigestKind digests = options_.into.has_value() ? rpc::DigestKind::kGpuHash : rpc::DigestKind::kXxh3;
     REFIT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<rpc::ReceiverStream> channel,
+        std::unique_ptr<rpc::ReceiverStream> channel,
         rpc::ReceiverStream::Open(address_,
                                   {.stamp = {.run = {},
                                              .term = Term(1),
@@ -111,25 +110,19 @@ class Receiver {
                                    .offers = {{options_.transport, stream::PackUnit::kPiece, piece_bytes, digests}},
                                    .budget = kDeadline},
                                   deadline));
-    REFIT_ASSIGN_OR_RETURN(const rpc::SenderMessage message, channel->Next());
-    if (const auto* failed = std::get_if<rpc::StreamFailed>(&message)) {
-      return failed->status;
-    }
-    const auto* opened = std::get_if<rpc::StreamOpened>(&message);
-    if (opened == nullptr || opened->slots.empty()) {
+    TransferStream stream(std::move(channel), attempt, incarnation_);
+    REFIT_ASSIGN_OR_RETURN(const rpc::StreamOpened opened, stream.Open());
+    if (opened.slots.empty()) {
       return Internal("the source opened no stream");
     }
     const Instant opened_at = exec::Now();
-    REFIT_ASSIGN_OR_RETURN(end_, memory_->Bind(0, options_.transport, opened->transport_address, deadline));
-    first_slot_ = opened->slots.front();
-    REFIT_ASSIGN_OR_RETURN(const std::unique_ptr<LoadPuller> puller,
-                           LoadPuller::Start({.whom = "the source",
-                                              .attempt = attempt,
-                                              .incarnation = incarnation_,
-                                              .opened = *opened,
-                                              .load_bytes = std::max(total_, piece_bytes),
-                                              .deadline = deadline},
-                                             *channel, *end_));
+    REFIT_ASSIGN_OR_RETURN(end_, memory_->Bind(0, options_.transport, opened.transport_address, deadline));
+    first_slot_ = opened.slots.front();
+    REFIT_ASSIGN_OR_RETURN(
+        const std::unique_ptr<LoadPuller> puller,
+        LoadPuller::Start(
+            {.whom = "the source", .opened = opened, .load_bytes = std::max(total_, piece_bytes), .deadline = deadline},
+            stream, *end_));
     while (true) {
       REFIT_ASSIGN_OR_RETURN(const std::optional<PulledLoad> load, puller->Next());
       if (!load.has_value()) {

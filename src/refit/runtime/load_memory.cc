@@ -11,9 +11,9 @@
 namespace refit::runtime {
 
 Result<SharedLoad*> LoadMemory::Place(std::uint64_t load, ByteCount capacity) {
-  PlaceMemory& place = places_[load % kPlaces];
-  if (place.load != nullptr && !place.load->free()) {
-    graveyard_.push_back(std::move(place));  // after a refusal the count never comes back (RX-XFER-12)
+  PlaceMemory& place = places_[load % places_.size()];
+  if (place.load != nullptr && stream::LandingLedger::Reuse(place.load->readers()) == stream::MemoryFate::kReplace) {
+    graveyard_.push_back(std::move(place));
     place = {};
   }
   if (place.capacity < capacity) {
@@ -40,14 +40,16 @@ Result<LoadMemory::PlaceMemory> LoadMemory::Make(ByteCount capacity) {
   return place;
 }
 
-void LoadMemory::Bury() {
+void LoadMemory::EndTransfer(stream::LateReads reads) {
+  if (ledger_.EndTransfer(reads) == stream::MemoryFate::kKeep) {
+    return;
+  }
   for (PlaceMemory& place : places_) {
     if (place.load != nullptr) {
       graveyard_.push_back(std::move(place));
     }
     place = {};
   }
-  ++burials_;
 }
 
 }  // namespace refit::runtime

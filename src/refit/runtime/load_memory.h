@@ -22,27 +22,24 @@
 #include "refit/device/ref_counters.h"
 #include "refit/device/shared_memory.h"
 #include "refit/runtime/shared_load.h"
+#include "refit/stream/landing_ledger.h"
 
 namespace refit::runtime {
 
 // One stream's, for one engine incarnation. Thread: one at a time.
 class LoadMemory {
  public:
-  static constexpr std::size_t kPlaces = 2;
-
   // gpu: of the rank that reads; nothing: the host's. `stream` tells this incarnation's streams apart.
   LoadMemory(Incarnation incarnation, std::size_t stream, std::optional<device::GpuOrdinal> gpu,
              device::RefCounters* counters)
       : incarnation_(incarnation), stream_(stream), gpu_(gpu), counters_(counters) {}
 
   std::optional<device::GpuOrdinal> gpu() const { return gpu_; }
-  // The place of the load of that number, of at least `capacity` bytes. Nobody may use the place's earlier load any
-  // more.
+  // The place of the load of that number, of at least `capacity` bytes. Its turn has come (stream::LandingTurns).
   Result<SharedLoad*> Place(std::uint64_t load, ByteCount capacity);
-  // A read may still land in the places, or a rank still read them: they are kept for the incarnation's life and never
-  // used again (RX-XFER-07).
-  void Bury();
-  std::size_t burials() const { return burials_; }
+  // Where a read may still land, the places are kept for the incarnation's life and never used again (RX-XFER-07).
+  void EndTransfer(stream::LateReads reads);
+  bool exhausted() const { return ledger_.exhausted(); }
 
  private:
   struct PlaceMemory {
@@ -58,9 +55,9 @@ class LoadMemory {
   const std::optional<device::GpuOrdinal> gpu_;
   device::RefCounters* const counters_;
   std::uint64_t made_ = 0;  // names are never reused
-  std::array<PlaceMemory, kPlaces> places_;
+  std::array<PlaceMemory, stream::kLandingPlaces> places_;
   std::vector<PlaceMemory> graveyard_;
-  std::size_t burials_ = 0;
+  stream::LandingLedger ledger_;
 };
 
 }  // namespace refit::runtime

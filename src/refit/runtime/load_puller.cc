@@ -7,7 +7,6 @@
 #include <chrono>
 #include <set>
 #include <utility>
-#include <variant>
 
 #include "refit/base/mutant.h"
 #include "refit/base/str.h"
@@ -26,7 +25,7 @@ constexpr Duration kFenceDeadline = std::chrono::seconds(2);
 
 }  // namespace
 
-Result<std::unique_ptr<LoadPuller>> LoadPuller::Start(LoadPullerOptions options, rpc::ReceiverStream& channel,
+Result<std::unique_ptr<LoadPuller>> LoadPuller::Start(LoadPullerOptions options, TransferStream& channel,
                                                       ReceiverMemory::LinkEnd& end) {
   if (end.hashes != nullptr && options.opened.digests != rpc::DigestKind::kGpuHash) {
     return Internal(StrCat(options.whom, " sends digests that a GPU cannot check"));
@@ -40,7 +39,7 @@ Result<std::unique_ptr<LoadPuller>> LoadPuller::Start(LoadPullerOptions options,
   return puller;
 }
 
-LoadPuller::LoadPuller(LoadPullerOptions options, rpc::ReceiverStream& channel, ReceiverMemory::LinkEnd& end)
+LoadPuller::LoadPuller(LoadPullerOptions options, TransferStream& channel, ReceiverMemory::LinkEnd& end)
     : options_(std::move(options)),
       channel_(channel),
       link_(*end.link),
@@ -65,10 +64,10 @@ LoadPuller::~LoadPuller() {
   if (hashes_ != nullptr && !checking_.empty()) {
     static_cast<void>(hashes_->Wait(*checking_.back().hashed, kNever));  // it writes into checking_
   }
-  // Late writes end here, or their memory is never used again (RX-XFER-03, -07).
-  if (!fetching_.empty() && link_.Fence(exec::Now() + kFenceDeadline) == transport::FenceOutcome::kUnknown) {
-    memory_.Bury();
-  }
+  // Late writes end here, or their memory is never used again.
+  const bool late =
+      !fetching_.empty() && link_.Fence(exec::Now() + kFenceDeadline) == transport::FenceOutcome::kUnknown;
+  memory_.EndTransfer(late ? stream::LateReads::kPossible : stream::LateReads::kNone);
 }
 
 void LoadPuller::Stop() {
@@ -78,28 +77,12 @@ void LoadPuller::Stop() {
 
 void LoadPuller::Read() {
   while (!announced_.closed()) {
-    Result<rpc::LoadAnnouncement> news = NextAnnouncement();
-    // Never another attempt's or another life's piece (RX-XFER-01, RX-ID-04).
-    if (news.has_value() && (news->attempt != options_.attempt || news->incarnation != options_.incarnation)) {
-      continue;
-    }
+    Result<rpc::LoadAnnouncement> news = channel_.Next();
     const bool over = !news.has_value() || news->bucket.is_last;
     if (!announced_.Push(std::move(news)).ok() || over) {
       return;
     }
   }
-}
-
-Result<rpc::LoadAnnouncement> LoadPuller::NextAnnouncement() {
-  REFIT_ASSIGN_OR_RETURN(rpc::SenderMessage message, channel_.Next());
-  if (const auto* failed = std::get_if<rpc::StreamFailed>(&message)) {
-    return failed->status.WithContext(options_.whom);
-  }
-  auto* announcement = std::get_if<rpc::LoadAnnouncement>(&message);
-  if (announcement == nullptr) {
-    return Aborted(StrCat(options_.whom, " opened its stream twice"));
-  }
-  return std::move(*announcement);
 }
 
 Status LoadPuller::Pull() {
@@ -131,16 +114,14 @@ Status LoadPuller::TakeNews(bool moved) {
   if (!news.has_value()) {
     return OkStatus();
   }
-  REFIT_RETURN_IF_ERROR(news->status());
+  if (!news->has_value()) {
+    return news->status().WithContext(options_.whom);
+  }
   return Begin(*std::move(*news));
 }
 
 // Places the piece and starts to fetch it.
 Status LoadPuller::Begin(rpc::LoadAnnouncement announcement) {
-  if (announcement.slot_index >= options_.opened.slots.size()) {
-    return DataLoss(StrCat(options_.whom, " announced a piece in slot ", announcement.slot_index, " of ",
-                           options_.opened.slots.size()));
-  }
   auto step = assembler_.Accept(announcement.bucket);
   if (!step.has_value()) {
     return step.status().WithContext(options_.whom);
@@ -175,7 +156,7 @@ Status LoadPuller::OpenLoad(const stream::OpenedLoad& opened) {
     const bool free = shared_.Wait(
         [&](const Shared& shared) {
           stopped = shared.stopped;
-          return stopped || opened.number < shared.given_back + LoadMemory::kPlaces;
+          return stopped || shared.turns.MayOpen(opened.number);
         },
         std::min(options_.deadline, now + kPollWait));
     if (stopped) {
@@ -324,7 +305,7 @@ Result<bool> LoadPuller::Checked(Piece& piece) {
 
 // The sender may fill its slot again; loads that are whole go to the receive loop.
 Status LoadPuller::Finish(Piece& piece) {
-  REFIT_RETURN_IF_ERROR(channel_.Release({options_.attempt, piece.seq}));
+  REFIT_RETURN_IF_ERROR(channel_.Release(piece.seq));
   for (stream::ClosedLoad& closed : piece.closes) {
     PulledLoad pulled{loads_.at(closed.number), closed.number, closed.used, std::move(closed.tensors)};
     loads_.erase(closed.number);
@@ -360,7 +341,7 @@ Result<std::optional<PulledLoad>> LoadPuller::Next() {
 }
 
 void LoadPuller::GiveBack(std::uint64_t number) {
-  shared_.With([number](Shared& shared) { shared.given_back = std::max(shared.given_back, number + 1); });
+  shared_.With([number](Shared& shared) { shared.turns.GiveBack(number); });
 }
 
 }  // namespace refit::runtime

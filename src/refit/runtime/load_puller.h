@@ -27,6 +27,8 @@
 #include "refit/rpc/load_stream.h"
 #include "refit/runtime/receiver_memory.h"
 #include "refit/runtime/shared_load.h"
+#include "refit/runtime/transfer_stream.h"
+#include "refit/stream/landing_ledger.h"
 #include "refit/stream/load_assembler.h"
 #include "refit/stream/name_aligner.h"
 #include "refit/transport/transport.h"
@@ -35,8 +37,6 @@ namespace refit::runtime {
 
 struct LoadPullerOptions {
   std::string whom;  // "policy rank 0", for errors
-  AttemptId attempt;
-  Incarnation incarnation;  // the engine's
   rpc::StreamOpened opened;
   ByteCount load_bytes = 0;  // of a load, at most, but for one tensor that is larger
   Instant deadline;
@@ -60,7 +60,7 @@ struct PulledLoad {
 class LoadPuller {
  public:
   // channel and end outlive it; only the puller reads from the channel, and only it uses the link.
-  static Result<std::unique_ptr<LoadPuller>> Start(LoadPullerOptions options, rpc::ReceiverStream& channel,
+  static Result<std::unique_ptr<LoadPuller>> Start(LoadPullerOptions options, TransferStream& channel,
                                                    ReceiverMemory::LinkEnd& end);
   ~LoadPuller();  // Stop(), then waits; what cannot be fenced is buried
   LoadPuller(const LoadPuller&) = delete;
@@ -88,14 +88,13 @@ class LoadPuller {
   };
   struct Shared {
     std::deque<PulledLoad> ready;
-    std::uint64_t given_back = 0;  // loads, in order
-    std::optional<Status> ended;   // OK: at the stream's end
+    stream::LandingTurns turns;
+    std::optional<Status> ended;  // OK: at the stream's end
     bool stopped = false;
   };
 
-  LoadPuller(LoadPullerOptions options, rpc::ReceiverStream& channel, ReceiverMemory::LinkEnd& end);
-  void Read();  // the reader's loop
-  Result<rpc::LoadAnnouncement> NextAnnouncement();
+  LoadPuller(LoadPullerOptions options, TransferStream& channel, ReceiverMemory::LinkEnd& end);
+  void Read();                  // the reader's loop
   Status Pull();                // the puller's loop, to the end of the stream
   Status TakeNews(bool moved);  // moved: since the last look
   Status Begin(rpc::LoadAnnouncement announcement);
@@ -109,7 +108,7 @@ class LoadPuller {
   Status Finish(Piece& piece);
 
   const LoadPullerOptions options_;
-  rpc::ReceiverStream& channel_;
+  TransferStream& channel_;
   transport::Link& link_;
   LoadMemory& memory_;
   stream::LoadAssembler assembler_;

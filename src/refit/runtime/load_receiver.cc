@@ -7,7 +7,6 @@
 #include <chrono>
 #include <set>
 #include <utility>
-#include <variant>
 
 #include "refit/base/mutant.h"
 #include "refit/base/str.h"
@@ -111,7 +110,8 @@ Status LoadReceiver::OpenStreams() {
                                                       .budget = deadline_ - exec::Now()},
                                                      deadline_));
     const bool stopped = shared_.With([&](Shared& shared) {
-      stream.channel = std::move(channel);
+      stream.channel =
+          std::make_unique<TransferStream>(std::move(channel), start.stamp.attempt, start.stamp.incarnation);
       return shared.stopped;
     });
     if (stopped) {
@@ -120,13 +120,9 @@ Status LoadReceiver::OpenStreams() {
   }
   std::set<std::string> used;
   for (Stream& stream : streams_) {
-    REFIT_ASSIGN_OR_RETURN(const rpc::SenderMessage message, stream.channel->Next());
-    if (const auto* failed = std::get_if<rpc::StreamFailed>(&message)) {
-      return failed->status.WithContext(StrCat("policy rank ", stream.source.policy));
-    }
-    const auto* opened = std::get_if<rpc::StreamOpened>(&message);
-    if (opened == nullptr || opened->attempt != start.stamp.attempt) {
-      return Aborted(StrCat("policy rank ", stream.source.policy, " did not open the stream of this attempt"));
+    const auto opened = stream.channel->Open();
+    if (!opened.has_value()) {
+      return opened.status().WithContext(StrCat("policy rank ", stream.source.policy));
     }
     REFIT_RETURN_IF_ERROR(Open(stream, *opened, used));
   }
@@ -153,14 +149,10 @@ Status LoadReceiver::Open(Stream& stream, const rpc::StreamOpened& opened, std::
   REFIT_ASSIGN_OR_RETURN(
       ReceiverMemory::LinkEnd* const end,
       memory_.Bind(stream.source.tp_ranks.front(), offer.transport, opened.transport_address, deadline_));
-  REFIT_ASSIGN_OR_RETURN(std::unique_ptr<LoadPuller> puller,
-                         LoadPuller::Start({.whom = whom,
-                                            .attempt = options_.start.stamp.attempt,
-                                            .incarnation = options_.start.stamp.incarnation,
-                                            .opened = opened,
-                                            .load_bytes = options_.load_bytes,
-                                            .deadline = deadline_},
-                                           *stream.channel, *end));
+  REFIT_ASSIGN_OR_RETURN(
+      std::unique_ptr<LoadPuller> puller,
+      LoadPuller::Start({.whom = whom, .opened = opened, .load_bytes = options_.load_bytes, .deadline = deadline_},
+                        *stream.channel, *end));
   const bool stopped = shared_.With([&](Shared& shared) {
     stream.puller = std::move(puller);
     return shared.stopped;
@@ -190,41 +182,27 @@ Result<std::optional<stream::Batch>> LoadReceiver::Pull(Stream& stream) {
 
 Result<std::optional<stream::Batch>> LoadReceiver::PullInPlace(Stream& stream) {
   const std::string whom = StrCat("policy rank ", stream.source.policy);
-  while (!stream.saw_last) {
-    REFIT_ASSIGN_OR_RETURN(const rpc::SenderMessage message, stream.channel->Next());
-    if (const auto* failed = std::get_if<rpc::StreamFailed>(&message)) {
-      return failed->status.WithContext(whom);
-    }
-    const auto* load = std::get_if<rpc::LoadAnnouncement>(&message);
-    if (load == nullptr) {
-      return Aborted(StrCat(whom, " opened its stream twice"));
-    }
-    // Never another attempt's or another life's load (RX-XFER-01, RX-ID-04).
-    if (load->attempt != options_.start.stamp.attempt || load->incarnation != options_.start.stamp.incarnation) {
-      continue;
-    }
-    if (load->bucket.seq != stream.next || load->slot_index >= stream.slots.size()) {
-      return DataLoss(StrCat(whom, " announced load ", load->bucket.seq, " in slot ", load->slot_index,
-                             ", expected load ", stream.next));
-    }
-    SharedLoad* const slot = stream.slots[load->slot_index];
-    REFIT_RETURN_IF_ERROR(stream::CheckBucket(load->bucket, slot->capacity()).WithContext(whom));
-    stream.next = stream.next.Next();
-    stream.saw_last = load->bucket.is_last;
-    stream.load = slot;
-    stream.seq = load->bucket.seq;
-    stream.used = load->bucket.used;
-    if (load->bucket.entries.empty() && load->bucket.is_last) {
-      break;
-    }
-    stream::Batch batch;
-    batch.reserve(load->bucket.entries.size());
-    for (const stream::Entry& entry : load->bucket.entries) {
-      batch.push_back({entry.spec, static_cast<std::size_t>(entry.offset)});
-    }
-    return std::optional(std::move(batch));
+  if (stream.channel->saw_last()) {
+    return std::optional<stream::Batch>();
   }
-  return std::optional<stream::Batch>();
+  const auto load = stream.channel->Next();
+  if (!load.has_value()) {
+    return load.status().WithContext(whom);
+  }
+  SharedLoad* const slot = stream.slots[load->slot_index];
+  REFIT_RETURN_IF_ERROR(stream::CheckBucket(load->bucket, slot->capacity()).WithContext(whom));
+  stream.load = slot;
+  stream.seq = load->bucket.seq;
+  stream.used = load->bucket.used;
+  if (load->bucket.entries.empty() && load->bucket.is_last) {
+    return std::optional<stream::Batch>();
+  }
+  stream::Batch batch;
+  batch.reserve(load->bucket.entries.size());
+  for (const stream::Entry& entry : load->bucket.entries) {
+    batch.push_back({entry.spec, static_cast<std::size_t>(entry.offset)});
+  }
+  return std::optional(std::move(batch));
 }
 
 // One aligned group as `update` calls; the streams in `spent` have emitted their whole load with it.
@@ -307,7 +285,7 @@ void LoadReceiver::PostNext(engine::Engine& engine, const peer::PostUpdate& upda
         stream.puller->GiveBack(spent.seq.value());
       } else {
         // A sender that is gone is noticed by the loop, which reads from it.
-        static_cast<void>(stream.channel->Release({options_.start.stamp.attempt, spent.seq}));
+        static_cast<void>(stream.channel->Release(spent.seq));
       }
     }
   }

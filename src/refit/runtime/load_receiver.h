@@ -28,6 +28,7 @@
 #include "refit/runtime/load_puller.h"
 #include "refit/runtime/receiver_memory.h"
 #include "refit/runtime/shared_load.h"
+#include "refit/runtime/transfer_stream.h"
 #include "refit/stream/name_aligner.h"
 #include "refit/stream/update_group.h"
 #include "refit/sync/engine_call.h"
@@ -77,10 +78,8 @@ class LoadReceiver {
   };
   struct Stream {
     sync::StreamSource source;
-    std::unique_ptr<rpc::ReceiverStream> channel;
-    std::vector<SharedLoad*> slots;  // in place: the sender's
-    LoadSeq next;                    // expected
-    bool saw_last = false;
+    std::unique_ptr<TransferStream> channel;
+    std::vector<SharedLoad*> slots;      // in place: the sender's
     std::unique_ptr<LoadPuller> puller;  // over a link: of loads of ours
     SharedLoad* load = nullptr;          // the current one
     LoadSeq seq;                         // of the current load

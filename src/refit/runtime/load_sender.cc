@@ -5,14 +5,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <optional>
 #include <utility>
 
-#include "refit/base/mutant.h"
 #include "refit/base/str.h"
 #include "refit/device/hash.h"
 #include "refit/exec/clock.h"
+#include "refit/observe/log.h"
+#include "refit/stream/send_flow.h"
 
 namespace refit::runtime {
 namespace {
@@ -44,32 +44,10 @@ constexpr std::size_t kSmallSlots = 4;       // of at most kSmallLoad
 constexpr std::size_t kPieceSlots = 6;
 constexpr std::size_t kSlotsOfLargeLoads = 2;  // where load_bytes is larger: memory counts, latencies do not
 
-// Which load occupies each slot until it is released.
-class Occupancy {
- public:
-  explicit Occupancy(std::size_t slots) : loads_(slots) {}
-  std::optional<LoadSeq>& operator[](std::size_t slot) { return loads_[slot]; }
-  bool Give(LoadSeq seq) {
-    for (auto& load : loads_) {
-      if (load == seq) {
-        load.reset();
-        return true;
-      }
-    }
-    return false;
-  }
-  bool any() const {
-    return std::any_of(loads_.begin(), loads_.end(), [](const auto& load) { return load.has_value(); });
-  }
-
- private:
-  std::vector<std::optional<LoadSeq>> loads_;
-};
-
 SendResult Ended(SendEnd end, Status status) { return {end, std::move(status), {}, {}}; }
 
-// Waits for one release of this attempt; kComplete when it came.
-SendResult TakeRelease(const rpc::OpenStream& open, rpc::SenderStream& stream, Occupancy& occupied,
+// Waits for one release that frees a slot; kComplete when it came.
+SendResult TakeRelease(const rpc::OpenStream& open, rpc::SenderStream& stream, stream::SlotLedger& ledger,
                        const std::atomic<bool>& stop, Instant deadline) {
   while (true) {
     if (stop) {
@@ -81,10 +59,7 @@ SendResult TakeRelease(const rpc::OpenStream& open, rpc::SenderStream& stream, O
                    DeadlineExceeded(StrCat("engine ", open.slot, " did not give its load slot back in time")));
     }
     const auto release = stream.NextRelease(std::min(deadline, now + kStopCheckInterval));
-    // A release of another attempt says nothing about this one's slots (RX-XFER-02).
-    const bool ours = release.has_value() && REFIT_MUTANT("RX-XFER-02/take-any-attempts-release",
-                                                          release->attempt == open.stamp.attempt, true);
-    if (ours && occupied.Give(release->seq)) {
+    if (release.has_value() && ledger.Release(release->attempt, release->seq)) {
       return {};
     }
     if (!release.has_value() && stream.broken()) {
@@ -95,17 +70,17 @@ SendResult TakeRelease(const rpc::OpenStream& open, rpc::SenderStream& stream, O
 
 }  // namespace
 
-Result<SlotMemory*> LoadSlotSet::MemoryFor(const rpc::Offer& offer, const Source& source) {
-  auto& memory = memories_[offer.transport];
-  if (memory == nullptr) {
+Result<LoadSlotSet::Slots*> LoadSlotSet::SlotsFor(const rpc::Offer& offer, const Source& source) {
+  Slots& slots = by_transport_[offer.transport];
+  if (slots.memory == nullptr) {
     if (offer.transport == transports_.shm().name()) {
-      memory = MakeShmSlots(slot_, transports_.shm());
+      slots.memory = MakeShmSlots(slot_, transports_.shm());
     } else {
       REFIT_ASSIGN_OR_RETURN(transport::Transport* const transport, transports_.Get(offer.transport));
-      memory = MakeBlockSlots(*transport, source.gpu());
+      slots.memory = MakeBlockSlots(*transport, source.gpu());
     }
   }
-  return memory.get();
+  return &slots;
 }
 
 Result<SendPlan> LoadSlotSet::Prepare(const rpc::OpenStream& open, Source& source) {
@@ -118,7 +93,8 @@ Result<SendPlan> LoadSlotSet::Prepare(const rpc::OpenStream& open, Source& sourc
         "give the agent another --transport, or the policy worker another --device");
   }
   REFIT_ASSIGN_OR_RETURN(auto buckets, source.Cut(taken->unit, taken->bytes));
-  REFIT_ASSIGN_OR_RETURN(memory_, MemoryFor(*taken, source));
+  REFIT_ASSIGN_OR_RETURN(current_, SlotsFor(*taken, source));
+  SlotMemory& memory = *current_->memory;
   const ByteCount largest = stream::LargestBucket(*buckets);
   const bool pieces = taken->unit == stream::PackUnit::kPiece;
   small_ = pieces ? largest : std::min(largest, std::max(taken->bytes, kSmallLoad));
@@ -136,14 +112,17 @@ Result<SendPlan> LoadSlotSet::Prepare(const rpc::OpenStream& open, Source& sourc
       REFIT_ASSIGN_OR_RETURN(packing_, device::GpuQueue::Make(*source.gpu()));
     }
   }
-  REFIT_RETURN_IF_ERROR(memory_->Prepare(capacities_, open.stamp.incarnation));
+  REFIT_ASSIGN_OR_RETURN(const stream::SlotReview review,
+                         current_->ledger.Open(open.stamp.attempt, open.stamp.incarnation, taken->unit,
+                                               memory.readers(), capacities_.size()));
+  REFIT_RETURN_IF_ERROR(memory.Prepare(capacities_, review));
   REFIT_ASSIGN_OR_RETURN(transport::Transport* const transport, transports_.Get(taken->transport));
   const bool gpu_hash = source.gpu().has_value() || taken->digests == rpc::DigestKind::kGpuHash;
   return SendPlan{.opened = {.attempt = open.stamp.attempt,
                              .offer = static_cast<std::uint32_t>(taken - open.offers.begin()),
                              .digests = gpu_hash ? rpc::DigestKind::kGpuHash : rpc::DigestKind::kXxh3,
                              .transport_address = transport->Address(),
-                             .slots = memory_->descriptors(),
+                             .slots = memory.descriptors(),
                              .slot_bytes = *std::max_element(capacities_.begin(), capacities_.end()),
                              .total_bytes = source.delivered().total_size()},
                   .buckets = std::move(buckets),
@@ -156,7 +135,16 @@ std::size_t LoadSlotSet::PlaceOf(ByteCount size, std::size_t turn) const {
 
 namespace {
 
-// One stream's send: packs ahead as far as slots and packer let it, announces in order.
+std::vector<std::size_t> PlacesOf(const std::vector<stream::PackedBucket>& buckets, const LoadSlotSet& slots) {
+  std::vector<std::size_t> places;
+  places.reserve(buckets.size());
+  for (const stream::PackedBucket& packed : buckets) {
+    places.push_back(slots.PlaceOf(packed.bucket.used, places.size()));
+  }
+  return places;
+}
+
+// One stream's send: carries out what its flow says.
 class Sending {
  public:
   Sending(const rpc::OpenStream& open, const SendPlan& plan, Source& source, LoadSlotSet& slots,
@@ -169,60 +157,46 @@ class Sending {
         packer_(packer),
         stop_(stop),
         deadline_(deadline),
-        occupied_(slots.count()) {}
+        flow_(slots.ledger(), PlacesOf(*plan.buckets, slots), packer.depth()) {}
 
   SendResult Run() {
-    std::size_t turn = 0;
-    for (const stream::PackedBucket& packed : *plan_.buckets) {
-      const std::size_t slot = slots_.PlaceOf(packed.bucket.used, turn++);
-      while (occupied_[slot].has_value()) {
-        // Nobody gives back what was not announced yet.
-        SendResult early = started_.empty() ? TakeRelease(open_, stream_, occupied_, stop_, deadline_) : Announce();
-        if (!early.status.ok()) {
-          return early;
-        }
-      }
-      if (const Status status = packer_.Start(packed, slots_.data(slot)); !status.ok()) {
-        return SourceFailed(status);
-      }
-      occupied_[slot] = packed.bucket.seq;
-      started_.push_back({&packed, slot});
-      while (started_.size() >= packer_.depth()) {
-        if (SendResult early = Announce(); !early.status.ok()) {
-          return early;
-        }
+    SendResult result;
+    for (stream::SendStep step = flow_.Next(); step.kind != stream::SendStep::Kind::kEnd; step = flow_.Next()) {
+      if (SendResult early = Take(step); !early.status.ok() && result.status.ok()) {
+        flow_.Stop();
+        result = std::move(early);
       }
     }
-    while (!started_.empty()) {
-      if (SendResult early = Announce(); !early.status.ok()) {
-        return early;
-      }
+    if (result.status.ok()) {
+      result.totals = totals_;
     }
-    while (occupied_.any()) {
-      if (SendResult early = TakeRelease(open_, stream_, occupied_, stop_, deadline_); !early.status.ok()) {
-        return early;
-      }
-    }
-    return SendResult{SendEnd::kComplete, OkStatus(), {}, totals_};
+    return result;
   }
 
  private:
-  struct Started {
-    const stream::PackedBucket* packed = nullptr;
-    std::size_t slot = 0;
-  };
+  SendResult Take(const stream::SendStep& step) {
+    switch (step.kind) {
+      case stream::SendStep::Kind::kFill:
+        if (const Status status = packer_.Start((*plan_.buckets)[step.bucket], slots_.data(step.slot)); !status.ok()) {
+          return SourceFailed(status);
+        }
+        return {};
+      case stream::SendStep::Kind::kAnnounce: return Announce((*plan_.buckets)[step.bucket].bucket, step.slot);
+      case stream::SendStep::Kind::kAwaitRelease: return TakeRelease(open_, stream_, slots_.ledger(), stop_, deadline_);
+      case stream::SendStep::Kind::kSkip:  // files and GPU memory are read only to be packed
+      case stream::SendStep::Kind::kEnd: return {};
+    }
+    return {};
+  }
 
-  SendResult Announce() {
-    const Started started = started_.front();
-    started_.pop_front();
+  SendResult Announce(const stream::Bucket& bucket, std::size_t slot) {
     const auto digest = packer_.Finish(deadline_);
     if (!digest.has_value()) {
       return SourceFailed(digest.status());
     }
-    const stream::Bucket& bucket = started.packed->bucket;
     const Status sent = stream_.Send(rpc::LoadAnnouncement{.attempt = open_.stamp.attempt,
                                                            .incarnation = open_.stamp.incarnation,
-                                                           .slot_index = static_cast<std::uint32_t>(started.slot),
+                                                           .slot_index = static_cast<std::uint32_t>(slot),
                                                            .bucket = bucket,
                                                            .digest = *digest});
     if (!sent.ok()) {
@@ -248,8 +222,7 @@ class Sending {
   LoadPacker& packer_;
   const std::atomic<bool>& stop_;
   const Instant deadline_;
-  Occupancy occupied_;
-  std::deque<Started> started_;
+  stream::SendFlow flow_;
   sync::TransferTotals totals_;
 };
 
@@ -258,15 +231,12 @@ class Sending {
 SendResult SendLoads(const rpc::OpenStream& open, const SendPlan& plan, Source& source, LoadSlotSet& slots,
                      rpc::SenderStream& stream, Digests digests, const std::atomic<bool>& stop, Instant deadline) {
   const auto packer = LoadPacker::Make(source, digests, plan.opened.digests, slots.packing(), plan.sums.get());
+  const std::uint64_t refused = slots.ledger().refused();
   SendResult result = Sending(open, plan, source, slots, stream, *packer, stop, deadline).Run();
-  if (result.end != SendEnd::kComplete) {
-    // Pieces are fenced by the receiver before anybody asks again (RX-XFER-05); loads are read by its engine's ranks.
-    if (open.offers[plan.opened.offer].unit == stream::PackUnit::kLoad) {
-      slots.Unsettle();
-    }
-    return result;
+  if (const std::uint64_t more = slots.ledger().refused() - refused; more > 0) {
+    observe::LogWarning(StrCat("engine ", open.slot, ": ", more, " releases of other attempts or loads were refused"));
   }
-  if (digests == Digests::kOn) {
+  if (result.end == SendEnd::kComplete && digests == Digests::kOn) {
     const auto hasher = device::MakeDigestHasher();
     result.root = weights::RootDigest(source.delivered(), packer->tensor_digests(), *hasher);
   }

@@ -13,18 +13,18 @@
 #include <vector>
 
 #include "refit/base/bytes.h"
-#include "refit/base/digest.h"
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
 #include "refit/device/cuda.h"
 #include "refit/device/memory.h"
+#include "refit/peer/send_roster.h"
 #include "refit/rpc/load_stream.h"
 #include "refit/runtime/load_packer.h"
 #include "refit/runtime/slot_memory.h"
 #include "refit/runtime/source.h"
 #include "refit/runtime/transport_set.h"
-#include "refit/sync/command.h"
+#include "refit/stream/slot_ledger.h"
 
 namespace refit::runtime {
 
@@ -46,39 +46,35 @@ class LoadSlotSet {
   LoadSlotSet(SlotIndex slot, TransportSet& transports) : slot_(slot), transports_(transports) {}
 
   // Takes the first offer that this source can serve, cuts it accordingly and makes every slot free and large enough.
+  // ABORTED where the receiver had a stream of that attempt or of a newer one.
   // FAILED_PRECONDITION when there is none: says what the receiver wants and what this worker has.
   Result<SendPlan> Prepare(const rpc::OpenStream& open, Source& source);
   std::size_t count() const { return capacities_.size(); }
-  device::Memory data(std::size_t index) const { return memory_->data(index); }
+  device::Memory data(std::size_t index) const { return current_->memory->data(index); }
   // Where the bucket of that many bytes goes, the `turn`-th of the small ones.
   std::size_t PlaceOf(ByteCount size, std::size_t turn) const;
-  // The last send left slots that an engine's rank may still read in place.
-  void Unsettle() { memory_->Unsettle(); }
+  stream::SlotLedger& ledger() { return current_->ledger; }
   device::GpuQueue* packing() const { return packing_.get(); }  // null for a source on the host
 
  private:
-  Result<SlotMemory*> MemoryFor(const rpc::Offer& offer, const Source& source);
+  struct Slots {
+    std::unique_ptr<SlotMemory> memory;
+    stream::SlotLedger ledger;
+  };
+  Result<Slots*> SlotsFor(const rpc::Offer& offer, const Source& source);
 
   const SlotIndex slot_;
   TransportSet& transports_;
-  std::map<std::string, std::unique_ptr<SlotMemory>> memories_;  // by transport
-  SlotMemory* memory_ = nullptr;                                 // that of the last Prepare
+  std::map<std::string, Slots> by_transport_;
+  Slots* current_ = nullptr;  // those of the last Prepare
   std::vector<ByteCount> capacities_;
   std::unique_ptr<device::GpuQueue> packing_;  // making one costs page-locked memory
   ByteCount small_ = 0;                        // bytes that a small load may have
   std::size_t small_count_ = 0;                // slots beyond are for larger ones
 };
 
-// What ended a send early decides what it means: a receiver that left is the controller's to judge (C6), a source that
-// cannot be read fails the refit.
-enum class SendEnd : std::uint8_t { kComplete, kReceiverLeft, kStopped, kSourceFailed };
-
-struct SendResult {
-  SendEnd end = SendEnd::kComplete;
-  Status status;
-  Digest root;
-  sync::TransferTotals totals;  // once, not per rank
-};
+using peer::SendEnd;
+using peer::SendResult;
 
 // Runs until every load is released, the receiver goes away, `stop` is set, or the deadline. Thread: the stream's.
 // plan: of the slots' last Prepare, already announced by StreamOpened.

@@ -173,14 +173,18 @@ class Rig {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       auto server = rpc::ServePolicy("127.0.0.1:0", *sources[i]);
       EXPECT_TRUE(server.has_value());
-      streams_.push_back(
-          {PolicyRank(static_cast<std::uint32_t>(i)), (*server)->address(), Incarnation{{1, i}}, ranks[i]});
+      sync::StreamSource& stream = streams_.emplace_back();
+      stream.policy = PolicyRank(static_cast<std::uint32_t>(i));
+      stream.address = (*server)->address();
+      stream.incarnation = Incarnation{{1, i}};
+      stream.tp_ranks = ranks[i];
       servers_.push_back(*std::move(server));
     }
   }
 
-  // One transfer; how it ended.
+  // One transfer, of an attempt of its own; how it ended.
   peer::EngineAgentEvent Transfer() {
+    attempt_ = {attempt_.term, attempt_.n + 1};
     exec::Mailbox<peer::EngineAgentEvent> events(64);
     LoadReceiver receiver(
         Options(), *memory_,
@@ -189,11 +193,11 @@ class Rig {
       auto event = events.Pop(exec::Now() + kBudget);
       if (!event.has_value()) {
         ADD_FAILURE() << "the transfer neither ended nor failed";
-        return peer::TransferFailed{kAttempt, Internal("no event")};
+        return peer::TransferFailed{attempt_, Internal("no event")};
       }
       if (std::holds_alternative<peer::LoadReady>(*event)) {
         receiver.PostNext(engine,
-                          {.call = ++calls_, .attempt = kAttempt, .label = std::nullopt, .deadline = seconds(5)});
+                          {.call = ++calls_, .attempt = attempt_, .label = std::nullopt, .deadline = seconds(5)});
       } else if (const auto* answered = std::get_if<peer::EngineAnswered>(&*event)) {
         if (answered->answer.kind != sync::AnswerKind::kOk) {
           return *std::move(event);
@@ -222,7 +226,7 @@ class Rig {
     const auto ready = events.Pop(exec::Now() + kBudget);
     EXPECT_TRUE(ready.has_value() && std::holds_alternative<peer::LoadReady>(*ready));
     receiver.Stop();
-    receiver.PostNext(engine, {.call = 1, .attempt = kAttempt, .label = std::nullopt, .deadline = seconds(5)});
+    receiver.PostNext(engine, {.call = 1, .attempt = attempt_, .label = std::nullopt, .deadline = seconds(5)});
     while (const auto event = events.Pop(exec::Now() + kBudget)) {
       if (const auto* answered = std::get_if<peer::EngineAnswered>(&*event)) {
         return answered->answer;
@@ -240,7 +244,7 @@ class Rig {
     const sync::Stamp stamp{.run = {},
                             .term = Term(1),
                             .seq = CommandSeq(1),
-                            .attempt = kAttempt,
+                            .attempt = attempt_,
                             .version = WeightVersion(1),
                             .incarnation = incarnation_};
     return {.start = {stamp, streams_, kBudget},
@@ -255,6 +259,7 @@ class Rig {
   const std::uint32_t tp_size_;
   const ByteCount load_bytes_;
   std::uint64_t calls_ = 0;
+  AttemptId attempt_{Term(1), 1};
   const Incarnation incarnation_{exec::RandomId()};
   TransportSet transports_{{}};
   std::unique_ptr<ReceiverMemory> memory_ = *ReceiverMemory::Make(transports_, incarnation_, {});

@@ -19,6 +19,7 @@
 #include "refit/exec/watched.h"
 #include "refit/observe/log.h"
 #include "refit/peer/policy_agent.h"
+#include "refit/peer/send_roster.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/rpc/policy_rpc.h"
 #include "refit/runtime/load_sender.h"
@@ -32,15 +33,15 @@ namespace {
 constexpr std::size_t kMailboxCapacity = 256;
 constexpr Duration kIdleWait = std::chrono::seconds(1);
 
-// One attempt's send: what the streams of its receivers need, and how each ended.
+// What the streams of one attempt's send need.
 struct ActiveSend {
-  sync::Stamp stamp;
-  std::vector<sync::Receiver> receivers;
   std::shared_ptr<Source> source;  // shared with the lease: immutable
   Instant deadline;
   std::atomic<bool> stop = false;
-  std::map<SlotIndex, SendResult> results;  // guarded by the Watched that holds the send
-  std::set<SlotIndex> running;
+};
+struct Sending {
+  peer::SendRoster roster;
+  std::shared_ptr<ActiveSend> send;  // null when nobody sends: freeing a GPU's memory must not wait for the next stall
 };
 
 class Host final : public PolicyHost, public rpc::PolicyHandler {
@@ -114,11 +115,10 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
       observe::LogWarning(StrCat("engine ", open.slot, ": ", result.status.ToString()));
       static_cast<void>(stream.Send(rpc::StreamFailed{open.stamp.attempt, result.status}));
     }
-    active_.With([&](std::shared_ptr<ActiveSend>&) {
-      send->running.erase(open.slot);
-      send->results[open.slot] = std::move(result);
+    sending_.With([&](Sending& sending) {
+      sending.roster.End(open.stamp.attempt, open.slot, std::move(result));
+      ReportIfEnded(sending);
     });
-    ReportIfEnded(send);
   }
 
  private:
@@ -126,15 +126,13 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   std::shared_ptr<ActiveSend> AwaitSend(const rpc::OpenStream& open, rpc::SenderStream& stream, Instant deadline) {
     Status refused;
     std::shared_ptr<ActiveSend> found;
-    active_.Wait(
-        [&](const std::shared_ptr<ActiveSend>& send) {
-          if (open.policy_incarnation != incarnation_) {
-            refused = Aborted("the stream is meant for an earlier life of this policy worker");
-          } else if (send != nullptr && send->stamp.attempt > open.stamp.attempt) {
-            refused = Aborted(StrCat("attempt ", ToString(open.stamp.attempt), " is over"));
-          } else if (send != nullptr && send->stamp.attempt == open.stamp.attempt) {
-            refused = Admit(open, *send);
-            found = refused.ok() ? send : nullptr;
+    sending_.Wait(
+        [&](Sending& sending) {
+          const auto admission =
+              sending.roster.Admit({open.stamp.attempt, open.slot, open.stamp.incarnation, open.policy_incarnation});
+          refused = admission.status();
+          if (admission.has_value() && *admission == peer::Admission::kServe) {
+            found = sending.send;
           }
           return !refused.ok() || found != nullptr || stream.broken() || mailbox_.closed();
         },
@@ -144,20 +142,6 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
       static_cast<void>(stream.Send(rpc::StreamFailed{open.stamp.attempt, status}));
     }
     return found;
-  }
-
-  // Once per receiver and attempt. Runs under active_.
-  static Status Admit(const rpc::OpenStream& open, ActiveSend& send) {
-    const auto meant = [&open](const sync::Receiver& receiver) {
-      return receiver.slot == open.slot && receiver.incarnation == open.stamp.incarnation;
-    };
-    if (std::none_of(send.receivers.begin(), send.receivers.end(), meant)) {
-      return Aborted(StrCat("engine ", open.slot, " of that incarnation is no receiver of this attempt"));
-    }
-    if (send.results.contains(open.slot) || !send.running.insert(open.slot).second) {
-      return Aborted(StrCat("engine ", open.slot, " already has a stream in this attempt"));
-    }
-    return OkStatus();
   }
 
   SendResult SendOver(const rpc::OpenStream& open, ActiveSend& send, rpc::SenderStream& stream) {
@@ -219,60 +203,33 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   }
   void Carry(peer::StartSend& effect) {
     auto send = std::make_shared<ActiveSend>();
-    send->stamp = effect.stamp;
-    send->receivers = std::move(effect.receivers);
     send->source = source_;
     send->deadline = exec::Now() + effect.budget;
-    active_.With([&send](std::shared_ptr<ActiveSend>& active) { active = send; });
-    ReportIfEnded(send);  // a rank without a receiver has nothing to stream
+    sending_.With([&](Sending& sending) {
+      sending.roster.Start(effect.stamp.attempt, std::move(effect.receivers));
+      sending.send = std::move(send);
+      ReportIfEnded(sending);  // a rank without a receiver has nothing to stream
+    });
   }
   void Carry(peer::StopSend&) { StopSending(); }
   void Carry(peer::CloseSource&) {}  // the mapping stays for the next lease of the same files
   void Carry(peer::SendPolicyReply& effect) { desk_.Answer(std::move(effect.reply)); }
 
   void StopSending() {
-    const std::shared_ptr<ActiveSend> send = active_.With([](std::shared_ptr<ActiveSend>& active) {
-      if (active != nullptr) {
-        active->stop = true;
-        for (const sync::Receiver& receiver : active->receivers) {
-          if (!active->running.contains(receiver.slot)) {
-            active->results.try_emplace(receiver.slot,
-                                        SendResult{SendEnd::kStopped, Aborted("it never opened its stream"), {}, {}});
-          }
-        }
+    sending_.With([this](Sending& sending) {
+      if (sending.send != nullptr) {
+        sending.send->stop = true;
       }
-      return active;
+      sending.roster.Stop();
+      ReportIfEnded(sending);
     });
-    if (send != nullptr) {
-      ReportIfEnded(send);
-    }
   }
 
-  void ReportIfEnded(const std::shared_ptr<ActiveSend>& send) {
-    std::optional<SendResult> whole;
-    active_.With([&](std::shared_ptr<ActiveSend>&) {
-      if (send->results.size() == send->receivers.size()) {
-        whole = Judge(*send);
-        send->source = nullptr;  // nobody sends any more; freeing a GPU's memory must not wait for the next stall
-      }
-    });
-    if (whole.has_value()) {
-      Post(peer::SendEnded{send->stamp.attempt, whole->status, whole->root, whole->totals});
+  void ReportIfEnded(Sending& sending) {
+    if (const auto whole = sending.roster.TakeWhole()) {
+      sending.send = nullptr;
+      Post(peer::SendEnded{sending.roster.attempt(), whole->status, whole->root, whole->totals});
     }
-  }
-
-  // One receiver that got everything is enough, and so is having none left: the controller judges engines (C6).
-  static SendResult Judge(const ActiveSend& send) {
-    SendResult whole;
-    for (const auto& [slot, result] : send.results) {
-      if (result.end == SendEnd::kComplete) {
-        return result;
-      }
-      if (result.end != SendEnd::kReceiverLeft) {
-        whole = result;
-      }
-    }
-    return whole;
   }
 
   // What the last streams cut, they will cut again: a GPU hashes it now and not while engines are paused. A failure
@@ -305,7 +262,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   std::shared_ptr<Source> source_;  // written by the files lane, read by the loop after SourceOpened
   ReplyDesk<sync::PolicyReply> desk_;
   exec::Mailbox<peer::PolicyAgentEvent> mailbox_{kMailboxCapacity};
-  exec::Watched<std::shared_ptr<ActiveSend>> active_;
+  exec::Watched<Sending> sending_{Sending{peer::SendRoster(incarnation_), nullptr}};
   exec::Watched<std::map<SlotIndex, std::unique_ptr<LoadSlotSet>>> slots_;
   exec::Watched<std::set<std::pair<stream::PackUnit, ByteCount>>> cuts_;  // that streams asked for
   exec::Lane files_{4};

@@ -66,7 +66,7 @@ void ReceiverMemory::DropLinks() {
 }
 
 bool ReceiverMemory::exhausted() const {
-  return std::any_of(ends_.begin(), ends_.end(), [](const auto& end) { return end.second->memory.burials() > 1; });
+  return std::any_of(ends_.begin(), ends_.end(), [](const auto& end) { return end.second->memory.exhausted(); });
 }
 
 }  // namespace refit::runtime

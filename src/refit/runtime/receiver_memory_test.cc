@@ -55,10 +55,12 @@ TEST(LoadMemory, BuriedPlacesAreKeptAndNeverUsedAgain) {
   SharedLoad* const first = *memory.Place(0, kCapacity);
   const std::string name = NameOf(*first);
   const device::Memory landing = first->data();
-  memory.Bury();
+  memory.EndTransfer(stream::LateReads::kPossible);
   EXPECT_NE(NameOf(**memory.Place(0, kCapacity)), name);
   landing.bytes[0] = std::byte{1};  // the late write
-  EXPECT_EQ(memory.burials(), 1U);
+  EXPECT_FALSE(memory.exhausted());
+  memory.EndTransfer(stream::LateReads::kPossible);
+  EXPECT_TRUE(memory.exhausted());
 }
 
 // RC-PAY-05, RC-PAY-06: each rank has a counter of its own, and the load is free when every one has let go.

@@ -18,6 +18,7 @@
 #include "refit/device/ref_counters.h"
 #include "refit/device/shared_memory.h"
 #include "refit/engine/engine_payload.h"
+#include "refit/stream/slot_ledger.h"
 
 namespace refit::runtime {
 
@@ -32,6 +33,7 @@ class SharedLoad {
   // Right before the POST (RC-PAY-09); every one of `readers` ranks takes itself off when it lets go.
   virtual void AddReaders(std::size_t readers) = 0;
   virtual bool free() const = 0;
+  stream::Readers readers() const { return free() ? stream::Readers::kGone : stream::Readers::kThere; }
   virtual std::string HeldText() const = 0;  // "count 3"
 };
 

@@ -3,6 +3,7 @@
 
 #include "refit/runtime/slot_memory.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "refit/base/str.h"
@@ -22,15 +23,27 @@ class ShmSlots final : public SlotMemory {
     }
   }
 
-  Status Prepare(std::span<const ByteCount> capacities, const Incarnation& /*receiver*/) override {
+  Status Prepare(std::span<const ByteCount> capacities, const stream::SlotReview& review) override {
     for (std::size_t i = capacities.size(); i < objects_.size(); ++i) {
       Drop(objects_[i]);
     }
     objects_.resize(capacities.size());
     for (std::size_t i = 0; i < capacities.size(); ++i) {
-      REFIT_RETURN_IF_ERROR(Renew(objects_[i], capacities[i]));
+      const bool kept = i < review.fates.size() && review.fates[i] == stream::MemoryFate::kKeep;
+      if (!kept || objects_[i].memory.empty() || objects_[i].capacity < capacities[i]) {
+        REFIT_RETURN_IF_ERROR(Renew(objects_[i], capacities[i]));
+      }
     }
     return OkStatus();
+  }
+  std::vector<stream::Readers> readers() const override {
+    std::vector<stream::Readers> readers;
+    readers.reserve(objects_.size());
+    for (const Object& object : objects_) {
+      const bool gone = object.memory.empty() || device::LoadSlot(object.memory).free();
+      readers.push_back(gone ? stream::Readers::kGone : stream::Readers::kThere);
+    }
+    return readers;
   }
   device::Memory data(std::size_t index) const override { return device::LoadSlot(objects_[index].memory).data(); }
   std::vector<std::string> descriptors() const override {
@@ -41,7 +54,6 @@ class ShmSlots final : public SlotMemory {
     }
     return descriptors;
   }
-  void Unsettle() override {}  // each object's count says it exactly
 
  private:
   struct Object {
@@ -50,12 +62,7 @@ class ShmSlots final : public SlotMemory {
     transport::Descriptor descriptor;
   };
 
-  // A new object unless this one is large enough and free: one whose count did not come back is never reused (settled
-  // D2).
   Status Renew(Object& object, ByteCount capacity) {
-    if (!object.memory.empty() && object.capacity >= capacity && device::LoadSlot(object.memory).free()) {
-      return OkStatus();
-    }
     Drop(object);  // gives its pages back before the new object asks for some
     REFIT_ASSIGN_OR_RETURN(object.memory,
                            transport_.Allocate(StrCat("load-", slot_), device::LoadSlot::ObjectSize(capacity)));
@@ -138,16 +145,13 @@ class BlockSlots final : public SlotMemory {
   BlockSlots(transport::Transport& transport, std::optional<device::GpuOrdinal> gpu)
       : transport_(transport), gpu_(gpu) {}
 
-  Status Prepare(std::span<const ByteCount> capacities, const Incarnation& receiver) override {
-    if (receiver != receiver_) {
-      graveyard_.clear();  // a new life registers when the old one's processes are gone
-      unsettled_ = false;
+  Status Prepare(std::span<const ByteCount> capacities, const stream::SlotReview& review) override {
+    if (review.new_life) {
+      graveyard_.clear();
     }
-    receiver_ = receiver;
-    if (unsettled_) {
+    if (std::count(review.fates.begin(), review.fates.end(), stream::MemoryFate::kReplace) > 0) {
       graveyard_.push_back(std::move(block_));
     }
-    unsettled_ = false;
     if (block_ == nullptr || !block_->Holds(capacities)) {
       // The peer closes its mapping at the next bind; CUDA forbids freeing before (transport.md §7).
       if (block_ != nullptr && gpu_.has_value()) {
@@ -160,15 +164,15 @@ class BlockSlots final : public SlotMemory {
   }
   device::Memory data(std::size_t index) const override { return block_->slots()[index]; }
   std::vector<std::string> descriptors() const override { return block_->descriptors(); }
-  void Unsettle() override { unsettled_ = true; }
+  std::vector<stream::Readers> readers() const override {
+    return std::vector<stream::Readers>(block_ == nullptr ? 0 : block_->slots().size(), stream::Readers::kUnknown);
+  }
 
  private:
   transport::Transport& transport_;
   const std::optional<device::GpuOrdinal> gpu_;
-  Incarnation receiver_;
   std::unique_ptr<Block> block_;
   std::vector<std::unique_ptr<Block>> graveyard_;  // of this receiver: its ranks may still read there
-  bool unsettled_ = false;
 };
 
 }  // namespace

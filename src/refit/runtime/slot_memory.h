@@ -16,6 +16,7 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/device/memory.h"
+#include "refit/stream/slot_ledger.h"
 #include "refit/transport/shm/shm_transport.h"
 #include "refit/transport/transport.h"
 
@@ -25,13 +26,11 @@ namespace refit::runtime {
 class SlotMemory {
  public:
   virtual ~SlotMemory() = default;
-  // Makes slots of these capacities at least, all of them free: memory of which it is not certain that nobody reads it
-  // any more is not used again. receiver: the life of the engine that will read.
-  virtual Status Prepare(std::span<const ByteCount> capacities, const Incarnation& receiver) = 0;
+  // Makes slots of these capacities at least; what becomes of the memory that there is, the review says.
+  virtual Status Prepare(std::span<const ByteCount> capacities, const stream::SlotReview& review) = 0;
+  virtual std::vector<stream::Readers> readers() const = 0;  // of each slot that there is
   virtual device::Memory data(std::size_t index) const = 0;
   virtual std::vector<std::string> descriptors() const = 0;
-  // The last attempt left slots of which an engine's rank may still read (RX-XFER-05).
-  virtual void Unsettle() = 0;
 };
 
 std::unique_ptr<SlotMemory> MakeShmSlots(SlotIndex slot, transport::ShmTransport& transport);
