@@ -121,9 +121,7 @@ void RouterRegistry::OnActed(const Status& status, Instant now, RouterEffects& o
     }
   }
   if (status.ok() || REFIT_MUTANT("RC-RTR-02/not-found-is-an-error", IsRefusal(status), false)) {
-    next_list_ = now;
-  } else {
-    actions_.clear();  // it does not answer: see in the next period whether it does again
+    next_list_ = now;  // else it does not answer: the next period shows whether it does again
   }
 }
 

@@ -291,6 +291,16 @@ TEST_F(RouterRegistryTest, AnAnswerThatIsTooLateIsIgnored) {
   EXPECT_THAT(Take(), IsEmpty());
 }
 
+// RC-RTR-04: a delete that hangs each time does not keep a life out of traffic.
+TEST_F(RouterRegistryTest, OneCallThatHangsHoldsUpNoOther) {
+  entries_ = {{"stuck", SlotIndex(7), Incarnation{{0, 7}}}};
+  Want(kSlot, kLife);
+  EXPECT_THAT(Answer(), ElementsAre("delete stuck"));
+  router_ = Router::kSilent;
+  EXPECT_THAT(Advance(seconds(1)), ElementsAre("add 0/1"));
+  EXPECT_THAT(Answer(), ElementsAre("list"));
+}
+
 // A slot has one life: the one before is deleted, with nobody waiting for it.
 TEST_F(RouterRegistryTest, ANewLifeTakesTheSlotsPlace) {
   Want(kSlot, kLife);
