@@ -45,6 +45,7 @@ class EngineDouble {
   bool session_open() const { return session_open_; }
   bool serves(WeightVersion version) const;
   bool generates() const { return !dead_ && !paused_; }
+  bool released() const { return weights_released_ || kv_cache_released_; }
   WeightVersion label() const { return label_; }
   const std::vector<WeightVersion>& update_labels() const { return update_labels_; }
   const std::vector<std::string>& calls() const { return calls_; }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr RunId kRun{{7, 7}};
 constexpr Term kTermFloor(3);
-constexpr Term kTerm(4);
+constexpr Term kFirstTerm(4);
 constexpr std::uint64_t kTensorSize = 10;
 
 std::shared_ptr<const weights::Manifest> MakeManifest(std::uint64_t tensors) {
@@ -27,27 +27,45 @@ std::shared_ptr<const weights::Manifest> MakeManifest(std::uint64_t tensors) {
 }  // namespace
 
 FleetRig::FleetRig(RigOptions options) : options_(options) {
+  Write(control::RunRecord{kRun});
+  Write(control::TermRecord{term_});
+  controller_ = std::make_unique<control::Controller>(MakeOptions(term_));
+  control::ControllerEffects effects;
+  controller_->Start(now_, effects);
+  CarryOut(effects, term_);
+  for (std::uint32_t rank = 0; rank < options_.policies; ++rank) {
+    NewPolicy(rank);
+  }
+  for (std::uint32_t slot = 0; slot < options_.engines && !options_.use_fault_tolerance; ++slot) {
+    Launch(slot);
+  }
+  RunUntilQuiet();
+}
+
+control::ControllerOptions FleetRig::MakeOptions(Term term) const {
   control::ControllerOptions controller;
   controller.run = kRun;
-  controller.term = kTerm;
+  controller.term = term;
   controller.profile = options_.profile;
   controller.keep_lease = options_.keep_lease;
   controller.command_budget = std::chrono::seconds(10);
-  controller.append_deadline = 10 * options_.budget;
+  controller.append_deadline = options_.append_deadline;
+  controller.use_fault_tolerance = options_.use_fault_tolerance;
+  controller.use_router = options_.use_router;
+  controller.needs_offload = options_.needs_offload;
+  controller.catch_up_budget = options_.catch_up_budget;
+  controller.health.interval = std::chrono::seconds(1);
+  controller.health.timeout = std::chrono::seconds(2);
+  controller.health.first_wait = std::chrono::seconds(3);
+  controller.restarts = {3, std::chrono::minutes(10), std::chrono::seconds(1), std::chrono::seconds(60)};
+  controller.launch_budget = std::chrono::seconds(20);
   for (std::uint32_t slot = 0; slot < options_.engines; ++slot) {
     controller.slots.emplace_back(slot);
   }
   for (std::uint32_t rank = 0; rank < options_.policies; ++rank) {
     controller.policy_ranks.emplace_back(rank);
   }
-  controller_ = std::make_unique<control::Controller>(controller);
-  for (std::uint32_t rank = 0; rank < options_.policies; ++rank) {
-    NewPolicy(rank);
-  }
-  for (std::uint32_t slot = 0; slot < options_.engines; ++slot) {
-    Launch(slot);
-  }
-  RunUntilQuiet();
+  return controller;
 }
 
 void FleetRig::NewPolicy(std::uint32_t rank) {
@@ -59,7 +77,8 @@ void FleetRig::NewPolicy(std::uint32_t rank) {
   box.manifest = MakeManifest(options_.loads * options_.tensors_per_load);
   box.loads = options_.loads;
   box.digest = Digest{{5, 5}};
-  ToController(control::PolicyRegistered{{PolicyRank(rank), box.incarnation, StrCat("policy:", rank)}});
+  ToController(
+      control::PolicyRegistered{{PolicyRank(rank), box.incarnation, StrCat("policy:", rank), options_.retains}});
 }
 
 void FleetRig::JoinPolicy(std::uint32_t rank) {
@@ -79,7 +98,8 @@ void FleetRig::Launch(std::uint32_t slot) {
   agent.slot = SlotIndex(slot);
   agent.incarnation = box.incarnation;
   agent.run = kRun;
-  agent.term_floor = kTermFloor;
+  // RX-ID-03. Lives of the first controller have one below, so that Release() has a term of its own.
+  agent.term_floor = term_ == kFirstTerm ? kTermFloor : term_;
   agent.family = options_.family;
   agent.profile = options_.profile;
   agent.tp_size = options_.tp_size;
@@ -89,19 +109,26 @@ void FleetRig::Launch(std::uint32_t slot) {
   agent.update_deadline = std::chrono::seconds(5);
   agent.flush_retry_interval = std::chrono::milliseconds(500);
   box.agent = std::make_unique<peer::EngineAgent>(agent);
-  sync::EngineMember member{SlotIndex(slot), box.incarnation, options_.tp_size, box.agent->residue()};
-  ToController(control::AgentRegistered{member});
+  Register(slot);
+}
+
+void FleetRig::Register(std::uint32_t slot) {
+  const AgentBox& box = boxes_.at(SlotIndex(slot));
+  const bool serving = box.agent->phase() == peer::AgentPhase::kServing && !box.engine.paused();
+  ToController(control::AgentRegistered{{SlotIndex(slot), box.incarnation, options_.tp_size, box.agent->residue(),
+                                         serving, box.agent->attempt(), box.agent->links()}});
 }
 
 // ---- running
 
 void FleetRig::Request(const std::string& request_id) {
+  ++asked_;
   ToController(control::SyncRequested{request_id, "", options_.budget});
 }
 
 control::SyncAnswered FleetRig::Sync(const std::string& request_id) {
   answers_.clear();
-  Request(request_id);
+  Request(request_id.empty() ? StrCat("sync-", asked_ + 1) : request_id);
   Run();
   if (answers_.size() != 1) {
     violations_.push_back(StrCat(answers_.size(), " answers to one sync"));
@@ -115,18 +142,27 @@ void FleetRig::RunUntilQuiet() {
     const std::function<void()> event = std::move(queue_.front());
     queue_.pop_front();
     event();
+    CheckTraffic("all the same");
   }
 }
 
-bool FleetRig::Step() {
-  RunUntilQuiet();
+Instant FleetRig::NextDeadline() const {
   Instant next = controller_->next_deadline();
+  if (former_ != nullptr && former_thawed_) {
+    next = std::min(next, former_->next_deadline());
+  }
   for (const auto& [slot, box] : boxes_) {
     next = std::min(next, box.agent->next_deadline());
   }
   for (const auto& [rank, box] : policies_) {
     next = std::min(next, box.agent->next_deadline());
   }
+  return next;
+}
+
+bool FleetRig::Step() {
+  RunUntilQuiet();
+  const Instant next = NextDeadline();
   if (next == kNever) {
     return false;
   }
@@ -146,22 +182,44 @@ bool FleetRig::Step() {
     }
   }
   RunUntilQuiet();
-  if (controller_->next_deadline() <= now_) {
-    control::ControllerEffects effects;
-    controller_->HandleDeadline(now_, effects);
-    CarryOut(effects);
+  HandDeadline(*controller_, term_);
+  if (former_ != nullptr && former_thawed_) {
+    HandDeadline(*former_, Term(term_.value() - 1));
   }
   return true;
 }
 
+void FleetRig::HandDeadline(control::Controller& controller, Term term) {
+  if (controller.next_deadline() <= now_) {
+    control::ControllerEffects effects;
+    controller.HandleDeadline(now_, effects);
+    CarryOut(effects, term);
+  }
+}
+
 void FleetRig::Run() {
+  const bool goes_on = options_.use_fault_tolerance || options_.use_router;
   int steps = 0;
-  while (Step()) {
-    if (++steps > 10000) {
+  RunUntilQuiet();
+  while ((!goes_on || answered_ < asked_) && Step()) {
+    if (++steps > 20000) {
       violations_.emplace_back("time goes on for ever");
       return;
     }
   }
+  RunUntilQuiet();
+}
+
+void FleetRig::RunFor(Duration time) {
+  const Instant end = now_ + time;
+  RunUntilQuiet();
+  for (int steps = 0; NextDeadline() <= end && Step(); RunUntilQuiet()) {
+    if (++steps > 20000) {
+      violations_.emplace_back("time stands still");
+      return;
+    }
+  }
+  now_ = std::max(now_, end);
 }
 
 std::vector<std::string> FleetRig::Violations() const {
@@ -178,18 +236,26 @@ std::vector<std::string> FleetRig::Violations() const {
 
 void FleetRig::Deliver(const control::ControllerEvent& event) { ToController(event); }
 
-void FleetRig::ToController(const control::ControllerEvent& event) {
-  Post([this, event] {
-    control::ControllerEffects effects;
-    controller_->Handle(event, now_, effects);
-    CarryOut(effects);
+void FleetRig::ToController(const control::ControllerEvent& event) { ToSender(event, term_); }
+
+void FleetRig::ToSender(const control::ControllerEvent& event, Term term) {
+  Post([this, event, term] {
+    control::Controller* const controller = term == term_    ? controller_.get()
+                                            : former_thawed_ ? former_.get()
+                                                             : nullptr;
+    if (controller != nullptr) {
+      control::ControllerEffects effects;
+      controller->Handle(event, now_, effects);
+      CarryOut(effects, term);
+    }
   });
 }
 
 void FleetRig::ToAgent(SlotIndex slot, Incarnation incarnation, const peer::EngineAgentEvent& event) {
   Post([this, slot, incarnation, event] {
     AgentBox& box = boxes_.at(slot);
-    if (box.incarnation == incarnation) {
+    const bool arrives = !box.unreachable || !std::holds_alternative<peer::CommandArrived>(event);
+    if (box.incarnation == incarnation && arrives) {
       peer::EngineAgentEffects effects;
       box.agent->Handle(event, now_, effects);
       CarryOut(slot, effects);
@@ -235,6 +301,24 @@ void FleetRig::LosePolicy(std::uint32_t rank) {
   }
 }
 
+void FleetRig::Partition(std::uint32_t slot) {
+  AgentBox& box = boxes_.at(SlotIndex(slot));
+  box.unreachable = true;
+  ToController(control::AgentGone{SlotIndex(slot), box.incarnation, Unavailable("connection lost"), false});
+}
+
+void FleetRig::KillServer(std::uint32_t slot) {
+  AgentBox& box = boxes_.at(SlotIndex(slot));
+  box.engine.Kill();
+  ToAgent(SlotIndex(slot), box.incarnation, peer::EngineDied{Unavailable("signal 9")});
+}
+
+void FleetRig::BreakLink(std::uint32_t slot) {
+  const AgentBox& box = boxes_.at(SlotIndex(slot));
+  ToAgent(SlotIndex(slot), box.incarnation,
+          peer::TransferFailed{box.agent->attempt(), Unavailable("link down", "look at the network")});
+}
+
 void FleetRig::Release(std::uint32_t slot) {
   sync::AgentCommand command;
   command.stamp = {kRun, kTermFloor, CommandSeq(1), {}, WeightVersion(0), incarnation(slot)};
@@ -246,30 +330,25 @@ void FleetRig::Release(std::uint32_t slot) {
 
 // ---- effects
 
-void FleetRig::CarryOut(const control::ControllerEffects& effects) {
+void FleetRig::CarryOut(const control::ControllerEffects& effects, Term term) {
   for (const control::ControllerEffect& effect : effects) {
     if (const auto* agent = std::get_if<sync::SendToAgent>(&effect)) {
+      trace_.push_back(StrCat(agent->slot, " ", ToString(agent->command.kind)));
       sent_[agent->slot].push_back(agent->command);
       if (!on_agent_command || on_agent_command(agent->slot, agent->command)) {
         ToAgent(agent->slot, agent->command.stamp.incarnation, peer::CommandArrived{agent->command});
       }
     } else if (const auto* policy = std::get_if<sync::SendToPolicy>(&effect)) {
+      trace_.push_back(StrCat("policy ", policy->rank, " ", ToString(policy->command.kind)));
       if (!on_policy_command || on_policy_command(policy->rank, policy->command)) {
         ToPolicy(policy->rank, peer::PolicyCommandArrived{policy->command});
       }
-    } else if (const auto* append = std::get_if<control::Append>(&effect)) {
-      const auto* commit = std::get_if<control::CommitRecord>(&append->record);
-      if (commit != nullptr) {
-        CheckCommit(*commit);
-        commits_.push_back(*commit);
-      }
-      if (commit == nullptr || answer_commit) {
-        ToController(control::Appended{append->append, commit == nullptr ? OkStatus() : commit_status});
-      }
     } else if (const auto* answered = std::get_if<control::SyncAnswered>(&effect)) {
+      trace_.emplace_back("answer");
+      ++answered_;
       answers_.push_back(*answered);
-    } else if (const auto* stop = std::get_if<control::Stop>(&effect)) {
-      stopped_ = stop->exit_code;
+    } else {
+      CarryOutWorld(effect, term);
     }
   }
 }
@@ -283,7 +362,7 @@ void FleetRig::CheckCommit(const control::CommitRecord& commit) {
     if (member && (residue.kind != sync::ResidueKind::kComplete || residue.version != commit.version)) {
       violations_.push_back(StrCat("engine ", slot, " is a member with residue ", ToString(residue)));
     }
-    if (box.engine.generates()) {
+    if (box.engine.generates() && !options_.use_router) {  // else CheckTraffic says who can be reached
       violations_.push_back(StrCat("engine ", slot, " generates while version ", commit.version, " is decided"));
     }
   }
@@ -321,8 +400,8 @@ void FleetRig::CarryOut(SlotIndex slot, const peer::EngineAgentEffects& effects)
       Detach(slot);
     } else {
       const sync::AgentReply reply = std::get<peer::SendReply>(effect).reply;
-      if (!on_agent_reply || on_agent_reply(slot, reply)) {
-        ToController(sync::SessionEvent{sync::AgentReplied{slot, reply}});
+      if (!box.unreachable && (!on_agent_reply || on_agent_reply(slot, reply))) {
+        ToSender(sync::SessionEvent{sync::AgentReplied{slot, reply}}, reply.stamp.term);
       }
     }
   }
@@ -405,7 +484,8 @@ void FleetRig::CarryOut(PolicyRank rank, const peer::PolicyAgentEffects& effects
     } else if (std::holds_alternative<peer::CloseSource>(effect)) {
       box.source_open = false;
     } else {
-      ToController(sync::SessionEvent{sync::PolicyReplied{rank, std::get<peer::SendPolicyReply>(effect).reply}});
+      const sync::PolicyReply reply = std::get<peer::SendPolicyReply>(effect).reply;
+      ToSender(sync::SessionEvent{sync::PolicyReplied{rank, reply}}, reply.stamp.term);
     }
   }
 }

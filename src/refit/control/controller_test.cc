@@ -167,7 +167,8 @@ TEST(Controller, ResilientNeedsOnlyAsManyEnginesAsMustServe) {
   rig.LoseAgent(1);
   const control::SyncAnswered answer = rig.Sync();
   EXPECT_TRUE(answer.status.ok()) << answer.status.ToString();
-  EXPECT_EQ(rig.commits()[0].members, std::vector{SlotIndex(0)});
+  ASSERT_EQ(rig.commits()[0].members.size(), 1U);
+  EXPECT_EQ(rig.commits()[0].members[0].slot, SlotIndex(0));
   rig.LoseAgent(0);
   EXPECT_EQ(rig.Sync().status.code(), StatusCode::kUnavailable);
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "tests/support/fleet_expect.h"
 #include "tests/support/fleet_rig.h"
 
 namespace refit::testing {
@@ -23,15 +24,12 @@ using ::testing::IsEmpty;
 using Fault = EngineDouble::Fault;
 using Calls = std::vector<std::string>;
 
-constexpr SessionFamily kFamilies[] = {SessionFamily::kA, SessionFamily::kB, SessionFamily::kC};
-constexpr sync::Profile kProfiles[] = {sync::kStrict, sync::kResilient};
-
 void ExpectServes(FleetRig& rig, WeightVersion version) {
   for (const control::SlotView& slot : rig.controller().slots()) {
     EXPECT_TRUE(rig.engine(slot.slot.value()).serves(version)) << "engine " << slot.slot.value();
     EXPECT_TRUE(slot.serving);
     EXPECT_EQ(slot.version, version);
-    EXPECT_EQ(rig.agent(slot.slot.value()).residue(), sync::Residue::Old(version));
+    EXPECT_TRUE(rig.agent(slot.slot.value()).residue().IsOld(version));
   }
 }
 

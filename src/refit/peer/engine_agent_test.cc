@@ -27,7 +27,9 @@ constexpr Digest kDigest{{3, 3}};
 
 class EngineAgentTest : public ::testing::Test {
  protected:
-  explicit EngineAgentTest(sync::SessionFamily family = sync::SessionFamily::kC) : agent_(MakeOptions(family)) {}
+  explicit EngineAgentTest(sync::SessionFamily family = sync::SessionFamily::kC) : agent_(MakeOptions(family)) {
+    Bind();
+  }
 
   static EngineAgentOptions MakeOptions(sync::SessionFamily family) {
     EngineAgentOptions options;
@@ -47,11 +49,15 @@ class EngineAgentTest : public ::testing::Test {
     command.kind = kind;
     command.budget = std::chrono::seconds(10);
     command.digest = kDigest;
-    if (kind == Kind::kAttempt) {
-      command.manifest = manifest_;
-      command.streams = {{PolicyRank(0), "policy:0", {}, {0}}};
+    if (kind == Kind::kAttempt || kind == Kind::kBind) {
+      command.manifest = kind == Kind::kAttempt ? manifest_ : nullptr;
+      command.streams = {{PolicyRank(0), "policy:0", {}, {0}, LinkId(kind == Kind::kAttempt ? 1 : 0)}};
     }
     return command;
+  }
+  void Bind() {
+    Give(Kind::kBind);
+    Give(LinkOpened{LinkId(1), OkStatus()});
   }
   void Give(const EngineAgentEvent& event) {
     effects_.clear();
@@ -167,9 +173,9 @@ TEST_F(EngineAgentTest, ACommandNotAboveTheHighestAcceptedIsStale) {
   Give(pause);
   Give(EngineAnswered{Find<CallEngine>()->call, {AnswerKind::kOk, ""}});
   Give(pause);
-  ExpectStale("seq 3");
+  ExpectStale("seq 4");
   Give(late);
-  ExpectStale("seq 2");
+  ExpectStale("seq 3");
 }
 
 TEST_F(EngineAgentTest, AHoldMakesEveryEarlierCommandDead) {

@@ -76,8 +76,8 @@ TEST(MapStreams, NobodyFeedsNobody) {
 
 // RC-SESS-01.
 TEST(Envelope, IsInTheOrderOfTheContract) {
-  EXPECT_THAT(Envelope(), ElementsAre(Kind::kAttempt, Kind::kOnloadWeights, Kind::kPause, Kind::kFlush, Kind::kBegin,
-                                      Kind::kTransfer, Kind::kEnd));
+  EXPECT_THAT(Envelope(), ElementsAre(Kind::kBind, Kind::kAttempt, Kind::kOnloadWeights, Kind::kPause, Kind::kFlush,
+                                      Kind::kBegin, Kind::kTransfer, Kind::kEnd));
 }
 
 TEST(Envelope, CallsFollowFromWhatIsKnownOfTheEngine) {
