@@ -287,6 +287,12 @@ void ControllerProcess::Carry(const control::SlotChanged& effect) {
   world().checks().OnArrow(effect);
 }
 
+void ControllerProcess::Carry(const control::CheckTerm&) {
+  world().After(world().Between(Micros(50), Millis(2)), [this, term = world().disk().term()] {
+    Run([this, term] { Handle(control::TermChecked{term}); });
+  });
+}
+
 void ControllerProcess::Carry(const control::RouterCall& effect) {
   const auto answered = std::make_shared<bool>(false);
   const auto answer = [this, call = effect.call, answered](const Status& status,

@@ -76,6 +76,7 @@ class ControllerProcess final : public Node {
   void Carry(const control::ShutDownEngine& effect);
   void Carry(const control::KillEngine& effect);
   void Carry(const control::ProbeEngine& effect);
+  void Carry(const control::CheckTerm& effect);
   void Carry(const control::RouterCall& effect);
   void Carry(const control::SlotChanged& effect);
   void Carry(const control::Stop& effect);

@@ -80,6 +80,7 @@ void Controller::Start(Instant now, ControllerEffects& out) {
   }
   if (options_.use_router) {
     router_.Start(now);
+    term_check_at_ = now;
   }
   if (options_.use_fault_tolerance) {
     health_.Start(now);
@@ -132,10 +133,14 @@ void Controller::Handle(const ControllerEvent& event, Instant now, ControllerEff
     }
   } else if (const auto* killed = std::get_if<KillEnded>(&event)) {
     const auto slot = slots_.find(killed->slot);
-    if (slot != slots_.end() && slot->second.kill.has_value() && slot->second.incarnation == killed->incarnation) {
-      fleet::KillPathEffects effects;
-      slot->second.kill->OnKilled(killed->confirmed, effects);
-      CarryOut(killed->slot, std::move(effects), now);
+    if (slot != slots_.end() && slot->second.incarnation == killed->incarnation) {
+      if (slot->second.kill.has_value()) {
+        fleet::KillPathEffects effects;
+        slot->second.kill->OnKilled(killed->confirmed, effects);
+        CarryOut(killed->slot, std::move(effects), now);
+      } else if (killed->confirmed && slot->second.state == fleet::SlotState::kZombie) {
+        Lose(killed->slot, killed->incarnation, Unavailable("its kill was confirmed late"), true, now);
+      }
     }
   } else if (const auto* probe = std::get_if<ProbeEnded>(&event)) {
     fleet::HealthEffects effects;
@@ -158,6 +163,8 @@ void Controller::Handle(const ControllerEvent& event, Instant now, ControllerEff
     OnSyncRequested(*request, now);
   } else if (const auto* cancel = std::get_if<SyncCancelled>(&event)) {
     OnSyncCancelled(*cancel, now);
+  } else if (const auto* checked = std::get_if<TermChecked>(&event)) {
+    static_cast<void>(Superseded(checked->term));
   } else if (std::holds_alternative<HashesTaken>(event)) {
     ReturnLeases();
   } else if (const auto* added = std::get_if<SlotAdded>(&event)) {
@@ -206,9 +213,10 @@ Instant Controller::next_deadline() const {
   if (!appends_.empty()) {
     next = std::min(next, appends_.front().deadline);
   }
-  if (request_.has_value() && !session_.has_value()) {
+  if (request_.has_value() && (!session_.has_value() || catching_up_.has_value())) {
     next = std::min(next, request_->deadline);
   }
+  next = std::min(next, term_check_at_);
   for (const fleet::Recovery& recovery : recoveries_) {
     next = std::min(next, recovery.next_deadline());
   }
@@ -222,6 +230,12 @@ Instant Controller::next_deadline() const {
 // ---- one request at a time
 
 void Controller::OnSyncRequested(const SyncRequested& event, Instant now) {
+  if (event.request_id.empty()) {
+    fresh_.emplace_back(SyncAnswered{event.request_id,
+                                     InvalidArgument("a sync without a request id", "give each sync an id of its own"),
+                                     std::nullopt});
+    return;
+  }
   if (latch_.has_value() && REFIT_MUTANT("RC-TERM-02/latch-not-checked", true, false)) {
     fresh_.emplace_back(SyncAnswered{
         event.request_id,
@@ -231,7 +245,7 @@ void Controller::OnSyncRequested(const SyncRequested& event, Instant now) {
     return;
   }
   if (request_.has_value() && REFIT_MUTANT("RC-SYNC-07/no-guard", true, false)) {
-    if (!event.request_id.empty() && request_->id == event.request_id) {
+    if (request_->id == event.request_id) {
       request_->waiting.push_back(event.request_id);  // the same request again: both get the answer
       return;
     }
@@ -293,7 +307,7 @@ void Controller::EndRequest(const Status& status, const std::optional<sync::Outc
     if (REFIT_MUTANT("RX-JRNL-01/tell-before-writing", true, false)) {
       Write(OutcomeRecord{request.id, request.version, outcome.has_value() && outcome->committed, status}, now);
     }
-    if (!request.id.empty() && recorded_.emplace(request.id, Recorded{status, outcome}).second) {
+    if (recorded_.emplace(request.id, Recorded{status, outcome}).second) {
       recorded_order_.push_back(request.id);
     }
   }

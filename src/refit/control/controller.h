@@ -127,9 +127,13 @@ struct Appended {
   std::uint64_t append;
   Status status;
 };
-using ControllerEvent = std::variant<AgentRegistered, AgentGone, LaunchFailed, ShutDownEnded, KillEnded, ProbeEnded,
-                                     RequestServed, RouterAnswered, PolicyRegistered, PolicyGone, SyncRequested,
-                                     SyncCancelled, HashesTaken, SlotAdded, SlotRemoved, Appended, sync::SessionEvent>;
+struct TermChecked {  // of CheckTerm; not sent where the authority could not be read
+  Term term;
+};
+using ControllerEvent =
+    std::variant<AgentRegistered, AgentGone, LaunchFailed, ShutDownEnded, KillEnded, ProbeEnded, RequestServed,
+                 RouterAnswered, PolicyRegistered, PolicyGone, SyncRequested, SyncCancelled, HashesTaken, SlotAdded,
+                 SlotRemoved, Appended, TermChecked, sync::SessionEvent>;
 
 // ---- effects
 struct Append {
@@ -163,6 +167,9 @@ struct ProbeEngine {
   std::uint64_t probe;
   Duration timeout{};
 };
+// Reads the authority's term, once a second: the router cannot tell a superseded controller from the one that counts,
+// so this one has to find out by itself (RX-LEAD-03, settled C9).
+struct CheckTerm {};
 struct RouterCall {
   std::uint64_t call;
   fleet::RouterAction action;
@@ -180,8 +187,9 @@ struct Stop {  // this controller may not act any more; its process ends
   int exit_code;
   Status status;
 };
-using ControllerEffect = std::variant<sync::SendToAgent, sync::SendToPolicy, Append, SyncAnswered, LaunchEngine,
-                                      ShutDownEngine, KillEngine, ProbeEngine, RouterCall, SlotChanged, Stop>;
+using ControllerEffect =
+    std::variant<sync::SendToAgent, sync::SendToPolicy, Append, SyncAnswered, LaunchEngine, ShutDownEngine, KillEngine,
+                 ProbeEngine, CheckTerm, RouterCall, SlotChanged, Stop>;
 using ControllerEffects = std::vector<ControllerEffect>;
 
 struct SlotView {
@@ -293,6 +301,7 @@ class Controller {
 
   // controller_fleet.cc: who is here, and what happens to a slot.
   void OnAgentRegistered(const sync::EngineMember& member, Instant now);
+  void OnHeardAgain(SlotIndex index, Slot& slot, Instant now);
   void OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMember& member, Instant now);
   void OnAgentGone(const AgentGone& event, Instant now);
   void OnAgentReplied(const sync::AgentReplied& event, Instant now);
@@ -348,6 +357,7 @@ class Controller {
   bool stale_ = true;
   std::optional<Status> latch_;
   bool stopped_ = false;
+  Instant term_check_at_ = kNever;
 
   std::uint64_t next_append_ = 1;
   std::uint64_t last_sent_append_ = 0;

@@ -19,6 +19,7 @@ using fleet::SlotState;
 using sync::AgentCommandKind;
 
 constexpr std::size_t kPastMax = 8;
+constexpr Duration kTermCheckInterval = std::chrono::seconds(1);  // the residual of settled C9
 
 }  // namespace
 
@@ -63,26 +64,30 @@ void Controller::OnAgentRegistered(const sync::EngineMember& member, Instant now
     return;  // that life is over, whatever is still heard of it
   }
   const bool known = slot.incarnation == member.incarnation;
-  if (known && (slot.member.has_value() || slot.state == SlotState::kQuarantined || slot.state == SlotState::kKilling ||
-                slot.state == SlotState::kZombie)) {
-    return;  // the same life again: what we know of it is newer; and quarantine is final for a life (C14)
+  if (known && slot.state != SlotState::kEmpty && slot.state != SlotState::kLaunching) {
+    return OnHeardAgain(member.slot, slot, now);
   }
-  if (!known && (slot.member.has_value() || slot.kill.has_value() || slot.state == SlotState::kZombie)) {
+  if (!known && slot.state != SlotState::kEmpty && slot.state != SlotState::kLaunching) {
     // Whoever launches a life has buried the one before.
     Lose(member.slot, slot.incarnation, Unavailable("a new incarnation took its slot"), true, now);
   }
   if (slot.state == SlotState::kRetired) {
     return;
   }
-  if (slot.kill.has_value()) {  // dead; its path still waits for the router alone
-    slot.kill.reset();
-    OnDead(member.slot, slot, true, now);
-  }
   if (!known && slot.adopting && slot.in_traffic) {
     LeaveTraffic(member.slot, slot, now);  // the life that the journal names is dead
     slot.in_traffic = false;
   }
   OnLaunched(member.slot, slot, member, now);
+}
+
+// The same life once more. What we know of it is newer, and quarantine is final (C14): but it can be reached again.
+void Controller::OnHeardAgain(SlotIndex index, Slot& slot, Instant now) {
+  if (slot.state == SlotState::kZombie) {
+    slot.launch_at = now;  // its kill is tried again
+  } else if (slot.state == SlotState::kKilling && !slot.kill.has_value()) {
+    SendErrand(index, slot, Errand::kKill, AgentCommandKind::kKill, WeightVersion(0));
+  }
 }
 
 void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMember& member, Instant now) {
@@ -337,6 +342,9 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
     }
     return;
   }
+  if (slot.state == SlotState::kKilling && confirmed) {
+    return OnDead(index, slot, true, now);
+  }
   const bool over = slot.state == SlotState::kQuarantined || slot.state == SlotState::kKilling ||
                     slot.state == SlotState::kEmpty || slot.state == SlotState::kRetired ||
                     (slot.state == SlotState::kZombie && !confirmed);
@@ -347,7 +355,6 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
   slot.expected_until = kNever;
   slot.last_error = status.ToString();
   Enter(index, slot, SlotState::kQuarantined, status.message());
-  const bool reachable = slot.member.has_value();
   slot.member.reset();
   slot.errands.clear();
   unbound_.erase(index);
@@ -373,11 +380,15 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
     return StartKill(index, slot, confirmed, now);
   }
   Enter(index, slot, SlotState::kKilling);
-  if (confirmed || !reachable) {
+  if (confirmed) {
     return OnDead(index, slot, true, now);
   }
-  // Its agent ends it; where the agent cannot be reached, nobody whom we send could be answered either.
+  // Its agent ends it, as soon as it can be reached. Nobody is sent to it meanwhile.
   SendErrand(index, slot, Errand::kKill, AgentCommandKind::kKill, WeightVersion(0));
+  LeaveTraffic(index, slot, now);
+  if (!options_.use_router) {
+    Forward(sync::OutOfTraffic{index, incarnation}, now);
+  }
 }
 
 void Controller::StartKill(SlotIndex index, Slot& slot, bool confirmed, Instant now) {
@@ -461,6 +472,10 @@ void Controller::Reschedule(SlotIndex index, Slot& slot, Instant now) {
     return Write(RetireRecord{index}, now);
   }
   if (!options_.use_fault_tolerance) {
+    return;
+  }
+  if (slot.state == SlotState::kZombie) {  // asked again for as long as it takes
+    slot.launch_at = now + options_.restarts.max_backoff;
     return;
   }
   slot.launch_at = slot.budget.Charge(now, prng_);
@@ -580,6 +595,10 @@ void Controller::CarryOut(fleet::RouterEffects effects, Instant now) {
 // ---- time
 
 void Controller::Tick(Instant now) {
+  if (term_check_at_ <= now) {
+    term_check_at_ = now + kTermCheckInterval;
+    fresh_.emplace_back(CheckTerm{});
+  }
   if (options_.use_fault_tolerance && health_.next_deadline() <= now) {
     fleet::HealthEffects effects;
     health_.HandleDeadline(now, effects);
@@ -604,7 +623,11 @@ void Controller::Tick(Instant now) {
       CarryOut(index, std::move(effects), now);
     }
     if (slot.expected_until <= now) {
-      Lose(index, slot.incarnation, Unavailable("nobody registered for the life that the journal names"), false, now);
+      slot.expected_until = kNever;
+      if (options_.use_fault_tolerance) {
+        Lose(index, slot.incarnation, Unavailable("nobody registered for the life that the journal names"), false, now);
+      }
+      slot.adopting = false;  // it may come later; until then it is kept out of traffic
     }
     if (slot.launch_at <= now && !latch_.has_value()) {
       slot.launch_at = kNever;

@@ -21,7 +21,14 @@ constexpr std::uint32_t kCatchUps = 2;  // then it waits for the next refit (RX-
 
 // What can go on, goes on. Called after everything that happened.
 void Controller::Advance(Instant now) {
-  if (stopped_ || session_.has_value() || latch_.has_value()) {
+  if (stopped_ || latch_.has_value()) {
+    return;
+  }
+  if (session_.has_value()) {
+    // A catch-up that gives way takes its time to settle; whoever waits for it has a deadline of his own.
+    if (catching_up_.has_value() && request_.has_value() && now >= request_->deadline) {
+      EndRequest(DeadlineExceeded("a catch-up did not settle before the deadline of the sync"), std::nullopt, now);
+    }
     return;
   }
   if (request_.has_value()) {

@@ -318,6 +318,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   static void Carry(const control::ShutDownEngine&) {}
   static void Carry(const control::KillEngine&) {}
   static void Carry(const control::ProbeEngine&) {}
+  static void Carry(const control::CheckTerm&) {}
   static void Carry(const control::RouterCall&) {}
 
   void Carry(const control::SyncAnswered& effect) {
