@@ -15,7 +15,7 @@
  * complete; a serving engine never holds a mix.
  * Left out: the fleet's barriers, labels, digests (commit.pml); the policy side (bucket.pml).
  * How to read it: each flag breaks one rule and is run on the families where it matters. BLIND looks
- * at the consequences of GOES_ON only. NEVER_… negate what must be reached. */
+ * at the consequences of GOES_ON only. ATTACH begins with an engine of unknown contents. NEVER_… negate what must be reached. */
 #ifndef FAMILY
 #define FAMILY 3
 #endif
@@ -74,6 +74,12 @@ inline call(what) {
 #define SEND(what) call(what); if :: NO_ANSWER -> goto kill :: else fi
 
 active proctype Agent() {
+#ifdef ATTACH  /* an engine that somebody else fed: its contents are unknown, it is not routed, a session may be open */
+  atomic { residue = MIXED; touched = 1; serving = 0; if :: session = HAS_SESSION :: skip fi };
+#if FAMILY == 2 && !defined(TRUSTS)
+  goto done;  /* "restart the engine" */
+#endif
+#endif
 #ifndef NO_PAUSE  /* RC-SESS-02 */
   SEND(PAUSE);
   if :: answer != ANSWER_OK -> goto back :: else fi;
@@ -81,6 +87,9 @@ active proctype Agent() {
 #ifndef NO_FLUSH  /* RC-SESS-03 */
   SEND(FLUSH);
   if :: answer != ANSWER_OK -> goto back :: else fi;
+#endif
+#if defined(ATTACH) && FAMILY == 3 && !defined(TRUSTS)  /* TRUSTS: no session is expected */
+  atomic { if :: session = 0; answer = ANSWER_OK :: answer = SILENT; lost = 1; goto kill fi };  /* 200, or 400: there was none */
 #endif
 attempt:
   attempts++; updates = 0;
@@ -160,6 +169,7 @@ refused:  /* an update: by family */
 abandoned:
   if :: HAS_SESSION && begun -> SEND(END); begun = 0; if :: answer != ANSWER_OK -> goto kill :: else fi :: else fi;
 back:     /* kOld: KV, then resume at V-1 */
+  if :: residue != OLD -> goto hold :: else fi;
 #ifdef RESUMES_FIRST  /* RC-SESS-07 */
   SEND(RESUME);
 #endif
