@@ -169,6 +169,11 @@ void Transfer::StartRead(Stream& stream, Piece& piece) {
     piece.read->cancelled = true;
     return;
   }
+  if (world.faults().TakeData(FaultKind::kLateRead, rank, agent_.slot())) {
+    piece.read->late = true;
+    piece.read->unfenced = true;
+    world.After(kLinkTimeout, [this] { agent_.Run([this] { Fail(DeadlineExceeded("a read did not end")); }); });
+  }
   const bool flip = world.faults().TakeData(FaultKind::kFlipBit, rank, agent_.slot());
   world.After(world.Between(Micros(30), Micros(1500)),
               [this, rank, read = piece.read, flip] { Land(rank, read, flip); });
@@ -181,7 +186,7 @@ void Transfer::Land(PolicyRank rank, const std::shared_ptr<Read>& read, bool fli
     return;
   }
   if (std::exchange(read->late, false)) {
-    world.After(world.Between(Millis(5), Millis(3000)), [this, rank, read, flip] { Land(rank, read, flip); });
+    world.After(world.Between(kLinkTimeout, 4 * kLinkTimeout), [this, rank, read, flip] { Land(rank, read, flip); });
     return;
   }
   for (std::size_t i = 0; i < read->placements.size(); ++i) {
@@ -398,14 +403,12 @@ void Transfer::FinishStop() {
   bool late = false;
   for (const Stream& stream : streams_) {
     bool reading = false;
+    bool unknown = false;
     for (const Piece& piece : stream.pieces) {
-      reading = reading || (piece.read != nullptr && !piece.read->landed && !piece.read->cancelled);
-    }
-    const bool unknown = reading && world.faults().TakeData(FaultKind::kLateRead, stream.source.policy, agent_.slot());
-    for (const Piece& piece : stream.pieces) {
-      if (piece.read != nullptr) {
-        piece.read->late = unknown && !piece.read->landed;
-        piece.read->cancelled = piece.read->cancelled || !unknown;
+      if (piece.read != nullptr && !piece.read->landed && !piece.read->cancelled) {
+        reading = true;
+        unknown = unknown || piece.read->unfenced;
+        piece.read->cancelled = !piece.read->unfenced;
       }
     }
     if (reading) {

@@ -64,7 +64,8 @@ class Transfer {
     std::shared_ptr<LoadMemory> source;
     std::vector<stream::Placement> placements;
     std::vector<std::shared_ptr<LoadMemory>> targets;
-    bool late = false;       // nobody can fence it
+    bool late = false;       // lands when everybody has given it up
+    bool unfenced = false;   // its cancel is refused
     bool cancelled = false;  // fenced: never lands
     bool landed = false;
   };
