@@ -222,7 +222,7 @@ class Controller {
 
  private:
   // Why a command was sent outside a session.
-  enum class Errand : std::uint8_t { kFence, kResume, kActivate, kRelease, kOnload, kKill };
+  enum class Errand : std::uint8_t { kFence, kHold, kResume, kActivate, kRelease, kOnload, kKill };
   struct Slot {
     explicit Slot(const fleet::RestartOptions& restarts) : budget(restarts) {}
 
@@ -232,6 +232,7 @@ class Controller {
     std::vector<Incarnation> past;             // lives that are over
     CommandSeq next_seq{1};
     std::map<CommandSeq, Errand> errands;
+    bool attached = false;
     bool adopting = false;            // what its agent says of itself is not settled yet
     Instant expected_until = kNever;  // a successor waits so long for a life that the journal names
     WeightVersion version;            // that it serves, or served last
@@ -315,6 +316,7 @@ class Controller {
   void Enter(SlotIndex index, Slot& slot, fleet::SlotState state, std::string reason = {});
   void EnterServing(SlotIndex index, Slot& slot, Instant now);
   void Lose(SlotIndex index, Incarnation incarnation, const Status& status, bool confirmed, Instant now);
+  void Detach(SlotIndex index, Slot& slot, Instant now);
   void StartKill(SlotIndex index, Slot& slot, bool confirmed, Instant now);
   void OnDead(SlotIndex index, Slot& slot, bool confirmed, Instant now);
   void LeaveTraffic(SlotIndex index, Slot& slot, Instant now);

@@ -98,6 +98,7 @@ void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMembe
   }
   slot.incarnation = member.incarnation;
   slot.member = member;
+  slot.attached = member.attached;
   slot.next_seq = CommandSeq(1);
   slot.errands.clear();
   slot.catch_ups = 0;
@@ -229,6 +230,13 @@ void Controller::OnAgentReplied(const sync::AgentReplied& event, Instant now) {
   if (what == Errand::kKill) {
     return OnDead(event.slot, slot, true, now);
   }
+  if (what == Errand::kHold && slot.state == SlotState::kRetired) {
+    if (event.reply.kind == sync::ReplyKind::kDone) {
+      slot.in_traffic = false;
+      Forward(sync::OutOfTraffic{event.slot, slot.incarnation}, now);
+    }
+    return;
+  }
   if (!event.reply.retryable_in_place || event.reply.residue.kind == sync::ResidueKind::kUnknown) {
     return Lose(event.slot, slot.incarnation, event.reply.status, false, now);
   }
@@ -241,6 +249,13 @@ void Controller::OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const 
     case Errand::kFence:
       if (slot.adopting) {
         Reconcile(index, slot, reply, now);
+      }
+      return;
+    case Errand::kHold:
+      slot.adopting = false;
+      slot.member->serving = false;
+      if (!done) {
+        Lose(index, slot.incarnation, reply.status.WithContext("attached, and cannot be paused"), false, now);
       }
       return;
     case Errand::kResume:
@@ -376,6 +391,9 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
     }
     return;
   }
+  if (slot.attached) {
+    return Detach(index, slot, now);
+  }
   if (options_.use_fault_tolerance) {
     return StartKill(index, slot, confirmed, now);
   }
@@ -389,6 +407,17 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
   if (!options_.use_router) {
     Forward(sync::OutOfTraffic{index, incarnation}, now);
   }
+}
+
+// An attached engine is not ours to kill: held, out of the router, and its slot is used no more (RC-KILL-07).
+void Controller::Detach(SlotIndex index, Slot& slot, Instant now) {
+  Enter(index, slot, SlotState::kRetired, "attached: attach it again when it is well");
+  Write(RetireRecord{index}, now);
+  LeaveTraffic(index, slot, now);
+  if (!options_.use_router) {
+    Forward(sync::OutOfTraffic{index, slot.incarnation}, now);
+  }
+  SendErrand(index, slot, Errand::kHold, AgentCommandKind::kHold, WeightVersion(0));
 }
 
 void Controller::StartKill(SlotIndex index, Slot& slot, bool confirmed, Instant now) {

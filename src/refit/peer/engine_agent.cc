@@ -234,7 +234,8 @@ void EngineAgent::OnCommand(const AgentCommand& command, Instant now, EngineAgen
     return Reply(command, ReplyKind::kStale, std::move(fence), out);
   }
   if (phase_ == AgentPhase::kDead) {
-    const bool wanted = Overtakes(command.kind);
+    // Whoever is not ours to end may answer somebody yet: nobody can say that it is held.
+    const bool wanted = Overtakes(command.kind) && !options_.attached;
     return Reply(command, wanted ? ReplyKind::kDone : ReplyKind::kFailed,
                  wanted ? OkStatus() : Unavailable("this incarnation has ended", "start the engine again"), out);
   }
@@ -422,7 +423,7 @@ void EngineAgent::AnswerOvertakers(EngineAgentEffects& out) {
   for (const Running& overtaker : std::exchange(overtakers_, {})) {
     Status status;
     if (overtaker.command.kind == Kind::kHold) {
-      if (phase_ == AgentPhase::kDead) {
+      if (phase_ == AgentPhase::kDead && !options_.attached) {
         // out of traffic for good
       } else if (paused_) {
         held_ = true;

@@ -34,6 +34,7 @@ struct EngineMember {
   bool serving = true;                // not paused when the session begins
   AttemptId attempt{};                // that its agent is in
   std::vector<StreamSource> links{};  // that are bound
+  bool attached = false;              // somebody else's engine: never killed, never launched again (C17)
 };
 
 struct PolicyMember {
