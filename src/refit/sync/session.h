@@ -294,6 +294,7 @@ class Session {
   Status Verify() const;
   Status VerifyCounts(const Engine& engine) const;
   bool AllSent() const;
+  std::optional<Digest> SentRoot() const;
   std::size_t MembersNeeded() const;
   std::vector<Member> Members() const;
   void MoveTo(const Engine& engine, fleet::SlotState state, SessionEffects& out) const;

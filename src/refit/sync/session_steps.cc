@@ -178,6 +178,16 @@ bool Session::AllSent() const {
   return std::all_of(policies_.begin(), policies_.end(), [](const Policy& policy) { return policy.sent; });
 }
 
+// Of the first policy worker that sent anything in this attempt.
+std::optional<Digest> Session::SentRoot() const {
+  for (const Policy& policy : policies_) {
+    if (policy.delivered()) {
+      return policy.digest;
+    }
+  }
+  return std::nullopt;
+}
+
 // SENT against RECEIVED (contract §II.4 step 3): the senders agree on one root, the same one in every attempt
 // (RX-ONCE-03), and every engine got, over its ranks, exactly what the sources of its streams published.
 Status Session::Verify() const {
@@ -235,7 +245,7 @@ void Session::AdvanceFencing(Instant now, SessionEffects& out) {
     return;
   }
   if (AllSent() && !root_.has_value() && Verify().ok()) {
-    root_ = digest_;
+    root_ = SentRoot();
   }
   const bool alike = FailedAlike();
   for (Engine& engine : engines_) {
@@ -517,9 +527,7 @@ void Session::Send(Engine& engine, AgentCommandKind kind, Instant now, SessionEf
       }
       break;
     case AgentCommandKind::kEnd:
-      for (auto policy = policies_.rbegin(); policy != policies_.rend(); ++policy) {
-        digest_ = policy->delivered() ? policy->digest : digest_;
-      }
+      digest_ = SentRoot().value_or(digest_);
       command.digest = digest_;
       break;
     case AgentCommandKind::kActivate: command.digest = digest_; break;
