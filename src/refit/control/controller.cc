@@ -139,7 +139,7 @@ void Controller::Handle(const ControllerEvent& event, Instant now, ControllerEff
         slot->second.kill->OnKilled(killed->confirmed, effects);
         CarryOut(killed->slot, std::move(effects), now);
       } else if (killed->confirmed && slot->second.state == fleet::SlotState::kZombie) {
-        Lose(killed->slot, killed->incarnation, Unavailable("its kill was confirmed late"), true, now);
+        Lose(killed->slot, killed->incarnation, Unavailable("its kill was confirmed late"), Death::kConfirmed, now);
       }
     }
   } else if (const auto* probe = std::get_if<ProbeEnded>(&event)) {
@@ -176,7 +176,7 @@ void Controller::Handle(const ControllerEvent& event, Instant now, ControllerEff
     if (const auto* replied = std::get_if<sync::AgentReplied>(&session)) {
       OnAgentReplied(*replied, now);
     } else if (const auto* lost = std::get_if<sync::AgentLost>(&session)) {
-      Lose(lost->slot, lost->incarnation, lost->status, false, now);
+      Lose(lost->slot, lost->incarnation, lost->status, Death::kUnreachable, now);
     } else if (const auto* answered = std::get_if<sync::PolicyReplied>(&session);
                answered == nullptr || !Superseded(answered->reply.highest_term)) {
       Forward(session, now);

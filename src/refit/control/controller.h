@@ -221,6 +221,12 @@ class Controller {
   std::vector<SlotView> slots() const;
 
  private:
+  // What is known of a life when it is given up.
+  enum class Death : std::uint8_t {
+    kConfirmed,    // its process was reaped
+    kUnreachable,  // nobody answers; it may live
+    kWanted,       // it can be reached, and is to end
+  };
   // Why a command was sent outside a session.
   enum class Errand : std::uint8_t { kFence, kHold, kResume, kActivate, kRelease, kOnload, kKill };
   struct Slot {
@@ -239,6 +245,7 @@ class Controller {
     Digest digest;
     bool in_traffic = false;  // the router may send somebody to that life
     bool removed = false;
+    bool spare_charge = false;  // its next restart costs nothing: the failure was not its own (RX-QUAR-05)
     std::string last_error;
     std::optional<fleet::KillPath> kill;
     fleet::RestartBudget budget;
@@ -315,7 +322,7 @@ class Controller {
   void SendErrand(SlotIndex index, Slot& slot, Errand errand, sync::AgentCommandKind kind, WeightVersion version);
   void Enter(SlotIndex index, Slot& slot, fleet::SlotState state, std::string reason = {});
   void EnterServing(SlotIndex index, Slot& slot, Instant now);
-  void Lose(SlotIndex index, Incarnation incarnation, const Status& status, bool confirmed, Instant now);
+  void Lose(SlotIndex index, Incarnation incarnation, const Status& status, Death death, Instant now);
   void Detach(SlotIndex index, Slot& slot, Instant now);
   void StartKill(SlotIndex index, Slot& slot, bool confirmed, Instant now);
   void OnDead(SlotIndex index, Slot& slot, bool confirmed, Instant now);

@@ -69,7 +69,7 @@ void Controller::OnAgentRegistered(const sync::EngineMember& member, Instant now
   }
   if (!known && slot.state != SlotState::kEmpty && slot.state != SlotState::kLaunching) {
     // Whoever launches a life has buried the one before.
-    Lose(member.slot, slot.incarnation, Unavailable("a new incarnation took its slot"), true, now);
+    Lose(member.slot, slot.incarnation, Unavailable("a new incarnation took its slot"), Death::kConfirmed, now);
   }
   if (slot.state == SlotState::kRetired) {
     return;
@@ -132,7 +132,8 @@ void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMembe
 }
 
 void Controller::OnAgentGone(const AgentGone& event, Instant now) {
-  Lose(event.slot, event.incarnation, event.status, event.confirmed_dead, now);
+  Lose(event.slot, event.incarnation, event.status, event.confirmed_dead ? Death::kConfirmed : Death::kUnreachable,
+       now);
 }
 
 void Controller::OnPolicyRegistered(const sync::PolicyMember& member, Instant now) {
@@ -192,7 +193,7 @@ void Controller::OnSlotRemoved(SlotIndex index, Instant now) {
     return Reschedule(index, slot, now);
   }
   if (slot.state < SlotState::kQuarantined) {
-    Lose(index, slot.incarnation, Aborted("the slot is removed"), false, now);
+    Lose(index, slot.incarnation, Aborted("the slot is removed"), Death::kWanted, now);
   }
 }
 
@@ -238,7 +239,7 @@ void Controller::OnAgentReplied(const sync::AgentReplied& event, Instant now) {
     return;
   }
   if (!event.reply.retryable_in_place || event.reply.residue.kind == sync::ResidueKind::kUnknown) {
-    return Lose(event.slot, slot.incarnation, event.reply.status, false, now);
+    return Lose(event.slot, slot.incarnation, event.reply.status, Death::kWanted, now);
   }
   OnErrandDone(event.slot, slot, what, event.reply, now);
 }
@@ -255,7 +256,7 @@ void Controller::OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const 
       slot.adopting = false;
       slot.member->serving = false;
       if (!done) {
-        Lose(index, slot.incarnation, reply.status.WithContext("attached, and cannot be paused"), false, now);
+        Lose(index, slot.incarnation, reply.status.WithContext("attached, and cannot be paused"), Death::kWanted, now);
       }
       return;
     case Errand::kResume:
@@ -308,7 +309,8 @@ void Controller::Reconcile(SlotIndex index, Slot& slot, const sync::AgentReply& 
         return;  // STALE: never resumed; a catch-up, or the next refit
       }
       if (residue.digest != committed_digest_) {
-        return Lose(index, slot.incarnation, DataLoss("it serves other weights than the committed ones"), false, now);
+        return Lose(index, slot.incarnation, DataLoss("it serves other weights than the committed ones"),
+                    Death::kWanted, now);
       }
       take({SlotState::kBound, SlotState::kUpdating, SlotState::kComplete, SlotState::kServing});
       if (reply.serving) {
@@ -326,7 +328,8 @@ void Controller::Reconcile(SlotIndex index, Slot& slot, const sync::AgentReply& 
         return;  // held: a new attempt when somebody asks
       }
       if (REFIT_MUTANT("RX-JRNL-04/activate-any-digest", residue.digest != committed_digest_, false)) {
-        return Lose(index, slot.incarnation, DataLoss("it holds other weights than the committed ones"), false, now);
+        return Lose(index, slot.incarnation, DataLoss("it holds other weights than the committed ones"), Death::kWanted,
+                    now);
       }
       if (is_member) {
         slot.adopting = true;
@@ -342,7 +345,8 @@ void Controller::Reconcile(SlotIndex index, Slot& slot, const sync::AgentReply& 
 // ---- losing a life
 
 // Quarantine (RX-QUAR-03): out of the router, no call but kill, the reason written down, the slot launched again.
-void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& status, bool confirmed, Instant now) {
+void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& status, Death death, Instant now) {
+  const bool confirmed = death == Death::kConfirmed;
   const auto found = slots_.find(index);
   if (found == slots_.end() ||
       REFIT_MUTANT("RC-MON-10/kill-by-slot", found->second.incarnation != incarnation, false)) {
@@ -364,9 +368,13 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
                     slot.state == SlotState::kEmpty || slot.state == SlotState::kRetired ||
                     (slot.state == SlotState::kZombie && !confirmed);
   if (over && !slot.adopting) {
+    if (slot.state == SlotState::kKilling && !options_.use_router) {
+      Forward(sync::OutOfTraffic{index, incarnation}, now);  // the kill could not even be delivered
+    }
     return;
   }
   slot.adopting = false;
+  slot.spare_charge = false;
   slot.expected_until = kNever;
   slot.last_error = status.ToString();
   Enter(index, slot, SlotState::kQuarantined, status.message());
@@ -401,10 +409,10 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
   if (confirmed) {
     return OnDead(index, slot, true, now);
   }
-  // Its agent ends it, as soon as it can be reached. Nobody is sent to it meanwhile.
+  // Its agent ends it, as soon as it can be reached. Nobody is sent to it meanwhile, where a router is ours to tell.
   SendErrand(index, slot, Errand::kKill, AgentCommandKind::kKill, WeightVersion(0));
   LeaveTraffic(index, slot, now);
-  if (!options_.use_router) {
+  if (!options_.use_router && death == Death::kUnreachable) {
     Forward(sync::OutOfTraffic{index, incarnation}, now);
   }
 }
@@ -507,7 +515,8 @@ void Controller::Reschedule(SlotIndex index, Slot& slot, Instant now) {
     slot.launch_at = now + options_.restarts.max_backoff;
     return;
   }
-  slot.launch_at = slot.budget.Charge(now, prng_);
+  slot.launch_at =
+      std::exchange(slot.spare_charge, false) ? now + options_.restarts.first_backoff : slot.budget.Charge(now, prng_);
   if (slot.launch_at == kNever && slot.state == SlotState::kEmpty) {
     Enter(index, slot, SlotState::kRetired, "its restarts are used up");
     Write(RetireRecord{index}, now);
@@ -552,7 +561,7 @@ void Controller::CarryOut(fleet::RecoveryEffects effects, Instant now) {
       if (slot.state == SlotState::kQuarantined) {
         StartKill(back->slot, slot, false, now);
       } else if (slot.state < SlotState::kQuarantined) {
-        Lose(back->slot, slot.incarnation, Aborted("its recovery was rolled back"), false, now);
+        Lose(back->slot, slot.incarnation, Aborted("its recovery was rolled back"), Death::kWanted, now);
       }
     } else {
       const auto ended = std::get<fleet::RecoveryEnded>(std::move(effect));
@@ -594,7 +603,7 @@ void Controller::CarryOut(fleet::HealthEffects effects, Instant now) {
     if (const auto* probe = std::get_if<fleet::StartProbe>(&effect)) {
       fresh_.emplace_back(ProbeEngine{probe->slot, probe->incarnation, probe->probe, probe->timeout});
     } else if (const auto* unhealthy = std::get_if<fleet::Unhealthy>(&effect)) {
-      Lose(unhealthy->slot, unhealthy->incarnation, Unavailable(unhealthy->reason), false, now);
+      Lose(unhealthy->slot, unhealthy->incarnation, Unavailable(unhealthy->reason), Death::kWanted, now);
     } else if (const auto* quiet = std::get_if<fleet::Quiet>(&effect)) {
       not_quiet_.erase(quiet->slot);
     }
@@ -654,7 +663,8 @@ void Controller::Tick(Instant now) {
     if (slot.expected_until <= now) {
       slot.expected_until = kNever;
       if (options_.use_fault_tolerance) {
-        Lose(index, slot.incarnation, Unavailable("nobody registered for the life that the journal names"), false, now);
+        Lose(index, slot.incarnation, Unavailable("nobody registered for the life that the journal names"),
+             Death::kUnreachable, now);
       }
       slot.adopting = false;  // it may come later; until then it is kept out of traffic
     }

@@ -253,7 +253,7 @@ void Controller::CarryOut(sync::SessionEffects effects, Instant now) {
         Write(IntentRecord{request_->id, request_->version, aborted->next, request_->source}, now);
       }
     } else if (auto* quarantine = std::get_if<sync::Quarantine>(&effect)) {
-      Lose(quarantine->slot, quarantine->incarnation, Unavailable(quarantine->reason), false, now);
+      Lose(quarantine->slot, quarantine->incarnation, Unavailable(quarantine->reason), Death::kWanted, now);
     } else if (auto* moved = std::get_if<sync::SlotMoved>(&effect)) {
       Slot& slot = slots_.at(moved->slot);
       if (moved->state == fleet::SlotState::kServing) {
@@ -327,8 +327,12 @@ void Controller::OnFinished(const sync::Outcome& outcome, Instant now) {
   }
   for (const sync::EngineOutcome& engine : outcome.engines) {
     Slot& slot = slots_.at(engine.slot);
-    if (outcome.systemic) {
-      slot.budget.Refund();
+    if (outcome.systemic && engine.killed) {  // charged already, or when its kill has ended
+      if (slot.incarnation == engine.incarnation) {
+        slot.spare_charge = true;
+      } else {
+        slot.budget.Refund();
+      }
     }
     if (!slot.member.has_value() || slot.incarnation != engine.incarnation) {
       continue;  // somebody else lives there by now

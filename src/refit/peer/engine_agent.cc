@@ -374,6 +374,7 @@ void EngineAgent::Reply(const AgentCommand& command, ReplyKind kind, Status stat
                          .highest_term = highest_term_,
                          .attempt = attempt_,
                          .serving = phase_ == AgentPhase::kServing && !paused_,
+                         .died_in_update = died_in_update_,
                          .links = {}};
   if (command.kind == Kind::kTransfer && ended_.has_value()) {
     reply.totals = *ended_;
@@ -444,6 +445,8 @@ void EngineAgent::Kill(const Status& status, EngineAgentEffects& out) {
   if (transfer_ == Transfer::kRunning) {
     out.emplace_back(StopTransfer{transfer_attempt_});
   }
+  died_in_update_ =
+      died_in_update_ || (outstanding_.has_value() && outstanding_->operation == sync::Operation::kUpdate);
   phase_ = AgentPhase::kDead;
   residue_ = Residue::Unknown();
   outstanding_.reset();

@@ -104,6 +104,7 @@ struct PostUpdate {  // make the update call of the load that LoadReady announce
 // ends compare run, term, incarnations and protocol (RX-BIND-02).
 struct OpenLink {
   LinkId link;
+  sync::Stamp stamp;  // of the bind
   sync::StreamSource source;
   Duration budget{};
 };
@@ -209,6 +210,7 @@ class EngineAgent {
   bool paused_ = false;
   bool held_ = false;  // answered a HOLD: only ACTIVATE wakes it
   bool pausing_to_hold_ = false;
+  bool died_in_update_ = false;
 
   Term highest_term_;
   CommandSeq highest_seq_;

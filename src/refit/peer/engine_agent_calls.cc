@@ -60,6 +60,7 @@ void EngineAgent::OnAnswer(const EngineAnswered& event, Instant now, EngineAgent
   outstanding_.reset();
   if (REFIT_MUTANT("RC-RPC-06/no-answer-as-refusal", answer.kind == AnswerKind::kNone, false)) {
     // It may have run, or may still run under the next step (C2): nothing but the kill is safe.
+    died_in_update_ = operation == Operation::kUpdate;
     return Kill(
         Unavailable(StrCat(ToString(operation), " got no complete answer: ", answer.message, LoadText(operation)),
                     "the engine is killed; start it again"),

@@ -48,7 +48,7 @@ void EngineAgent::StartBind(Instant now, EngineAgentEffects& out) {
     StreamSource link = source;
     link.link = std::exchange(next_link_, next_link_.Next());
     opening_.emplace(link.link, link);
-    out.emplace_back(OpenLink{link.link, link, running_->deadline - now});
+    out.emplace_back(OpenLink{link.link, running_->command.stamp, link, running_->deadline - now});
   }
   if (opening_.empty()) {
     Finish(ReplyKind::kDone, OkStatus(), out);

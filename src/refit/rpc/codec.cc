@@ -101,6 +101,21 @@ Result<stream::Bucket> DecodeBucket(const v1::Announcement& in) {
   return bucket;
 }
 
+void Encode(const SenderIdentity& sender, v1::SenderIdentity* out) {
+  out->set_protocol(sender.protocol);
+  Encode(sender.run, out->mutable_run());
+  out->set_term(sender.term.value());
+  Encode(sender.incarnation, out->mutable_incarnation());
+  out->set_bucket_bytes(sender.bucket_bytes);
+}
+SenderIdentity Decode(const v1::SenderIdentity& in) {
+  return {.protocol = in.protocol(),
+          .run = DecodeId<RunId>(in.run()),
+          .term = Term(in.term()),
+          .incarnation = DecodeId<Incarnation>(in.incarnation()),
+          .bucket_bytes = in.bucket_bytes()};
+}
+
 }  // namespace
 
 void Encode(const Id128& id, v1::Id128* out) {
@@ -200,6 +215,7 @@ void Encode(const sync::AgentReply& reply, v1::AgentReply* out) {
   out->set_highest_term(reply.highest_term.value());
   out->set_attempt(reply.attempt.packed());
   out->set_serving(reply.serving);
+  out->set_died_in_update(reply.died_in_update);
   for (const sync::StreamSource& link : reply.links) {
     Encode(link, out->add_links());
   }
@@ -216,6 +232,7 @@ Result<sync::AgentReply> Decode(const v1::AgentReply& in) {
                          .highest_term = Term(in.highest_term()),
                          .attempt = AttemptId::FromPacked(in.attempt()),
                          .serving = in.serving(),
+                         .died_in_update = in.died_in_update(),
                          .links = {}};
   for (const v1::StreamSource& link : in.links()) {
     reply.links.push_back(Decode(link));
@@ -289,6 +306,8 @@ void Encode(const OpenStream& open, v1::OpenStream* out) {
     wire->set_gpu_digests(offer.digests == DigestKind::kGpuHash);
   }
   out->set_budget_ns(open.budget.count());
+  out->set_protocol(open.protocol);
+  out->set_prove(open.purpose == StreamPurpose::kProve);
 }
 Result<OpenStream> Decode(const v1::OpenStream& in) {
   std::vector<Offer> offers;
@@ -302,8 +321,14 @@ Result<OpenStream> Decode(const v1::OpenStream& in) {
   if (offers.empty() || in.tp_ranks_size() == 0) {
     return InvalidArgument(StrCat("stream of slot ", in.slot(), " names no ranks or offers no transport"));
   }
-  return OpenStream{Decode(in.stamp()), SlotIndex(in.slot()), DecodeId<Incarnation>(in.policy_incarnation()),
-                    Ranks(in),          std::move(offers),    Duration(in.budget_ns())};
+  return OpenStream{.stamp = Decode(in.stamp()),
+                    .slot = SlotIndex(in.slot()),
+                    .policy_incarnation = DecodeId<Incarnation>(in.policy_incarnation()),
+                    .tp_ranks = Ranks(in),
+                    .offers = std::move(offers),
+                    .budget = Duration(in.budget_ns()),
+                    .purpose = in.prove() ? StreamPurpose::kProve : StreamPurpose::kSend,
+                    .protocol = in.protocol()};
 }
 
 void Encode(const SenderMessage& message, v1::FromSender* out) {
@@ -315,6 +340,7 @@ void Encode(const SenderMessage& message, v1::FromSender* out) {
     wire->set_gpu_digests(opened->digests == DigestKind::kGpuHash);
     wire->set_slot_bytes(opened->slot_bytes);
     wire->set_total_bytes(opened->total_bytes);
+    Encode(opened->sender, wire->mutable_sender());
     for (const std::string& slot : opened->slots) {
       wire->add_slots(slot);
     }
@@ -339,7 +365,8 @@ Result<SenderMessage> Decode(const v1::FromSender& in) {
                                       .transport_address = wire.transport_address(),
                                       .slots = {wire.slots().begin(), wire.slots().end()},
                                       .slot_bytes = wire.slot_bytes(),
-                                      .total_bytes = wire.total_bytes()});
+                                      .total_bytes = wire.total_bytes(),
+                                      .sender = Decode(wire.sender())});
   }
   if (in.has_announcement()) {
     const v1::Announcement& wire = in.announcement();

@@ -96,6 +96,7 @@ struct AgentReply {
   Term highest_term{};                // accepted; above the stamp's: whoever sent it is superseded (RX-LEAD-04)
   AttemptId attempt{};                // that the machine is in
   bool serving = false;               // not paused
+  bool died_in_update = false;        // while an `update` was out: a class of its own (RX-QUAR-08)
   std::vector<StreamSource> links{};  // kBind: the streams with their links
 };
 

@@ -150,9 +150,7 @@ void Session::OnAgentReplied(const AgentReplied& event, Instant now, SessionEffe
     }
   }
   if (!reply.retryable_in_place || reply.residue.kind == ResidueKind::kUnknown) {
-    if (kind == AgentCommandKind::kTransfer) {
-      ++deaths_in_update_;
-    }
+    deaths_in_update_ += REFIT_MUTANT("RX-QUAR-08/count-any-death", reply.died_in_update, true) ? 1U : 0U;
     return Lose(*engine, kind, reply.status.ok() ? Unavailable("the incarnation has ended") : reply.status, out);
   }
   if (reply.kind == ReplyKind::kDone) {
@@ -288,7 +286,13 @@ void Session::FailEngine(Engine& engine, AgentCommandKind during, const Status& 
   const bool first = engine.outcome.status.ok();
   if (first) {
     engine.outcome.status = named;
-    engine.failed_at = {during, status.code()};
+    if (!engine.gone) {  // a death is judged by itself (C15)
+      engine.failed_at = {during, status.code()};
+    }
+  }
+  if (!append_sent_ && !engine.gone && options_.profile.on_engine_loss == OnEngineLoss::kDetach && FailedAlike()) {
+    systemic_ = true;
+    return Fail(named.WithContext("SYSTEMIC: most engines failed alike"), kNobody);
   }
   const bool detached = options_.profile.on_engine_loss == OnEngineLoss::kDetach && !failure_.has_value() &&
                         Members().size() >= std::max<std::size_t>(MembersNeeded(), 1);
