@@ -60,10 +60,17 @@ Controller::Controller(ControllerOptions options, const JournalState* recovered)
     const auto found = slots_.try_emplace(index, Slot(options_.restarts)).first;
     Slot& slot = found->second;
     slot.incarnation = known.incarnation;
-    slot.state = recovered->retired.contains(index) ? fleet::SlotState::kRetired : fleet::SlotState::kEmpty;
+    const bool over = known.state == fleet::SlotState::kQuarantined || known.state == fleet::SlotState::kKilling ||
+                      known.state == fleet::SlotState::kZombie;
+    if (recovered->retired.contains(index)) {
+      slot.state = fleet::SlotState::kRetired;
+    } else if (over) {  // that life is over (C14); whether it is dead nobody knows yet
+      slot.state = options_.use_fault_tolerance ? fleet::SlotState::kZombie : fleet::SlotState::kKilling;
+    } else {
+      slot.adopting = known.state != fleet::SlotState::kEmpty;
+    }
     // Whoever lives there says so itself; until then it may still be in traffic.
-    slot.adopting = slot.state == fleet::SlotState::kEmpty && known.state != fleet::SlotState::kEmpty;
-    slot.in_traffic = slot.adopting && options_.use_router && !known.incarnation.is_zero();
+    slot.in_traffic = (slot.adopting || over) && options_.use_router && !known.incarnation.is_zero();
   }
   if (recovered->intent.has_value() && recovered->commits.contains(recovered->intent->version)) {
     // Decided: success, whatever became of single activations (RX-COMMIT-06).
@@ -86,16 +93,17 @@ void Controller::Start(Instant now, ControllerEffects& out) {
     health_.Start(now);
   }
   for (auto& [index, slot] : slots_) {
+    if (slot.in_traffic) {
+      LeaveTraffic(index, slot, now);
+    }
+    if (slot.state == fleet::SlotState::kZombie) {
+      slot.launch_at = now;  // its kill is tried again
+    }
     if (slot.state != fleet::SlotState::kEmpty) {
       continue;
     }
     if (slot.adopting) {
       slot.expected_until = now + options_.launch_budget;
-      if (slot.in_traffic) {
-        fleet::RouterEffects effects;
-        router_.Remove(index, slot.incarnation, now, effects);
-        CarryOut(std::move(effects), now);
-      }
     } else if (options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow) {
       slot.launch_at = now;
     }
