@@ -235,8 +235,9 @@ void AgentProcess::Carry(Life& life, const peer::SendReply& effect) {
 }
 
 void AgentProcess::Answer(ReplyTo to, const sync::AgentReply& reply) {
-  world().Note("agent ", slot_, " answers seq ", reply.stamp.seq, " ", static_cast<int>(reply.kind), " ",
-               sync::ToString(reply.residue), reply.status.ok() ? "" : " ", reply.status.message());
+  constexpr std::string_view kWords[] = {"done", "failed", "stale", "unbound"};  // sync::ReplyKind
+  world().Note("agent ", slot_, " answers seq ", reply.stamp.seq, " ", kWords[static_cast<std::size_t>(reply.kind)],
+               " ", sync::ToString(reply.residue), reply.status.ok() ? "" : " ", reply.status.message());
   if (to.controller != nullptr) {
     world().network().Send(id(), to.controller->id(), [this, to, reply] {
       to.controller->Run([this, to, reply] { to.controller->OnAgentReply(to.call, slot_, reply); });
