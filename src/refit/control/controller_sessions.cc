@@ -38,22 +38,23 @@ void Controller::Advance(Instant now) {
 }
 
 void Controller::AdvanceRequest(Instant now) {
+  if (now >= request_->deadline) {
+    const Status here = CheckRegistered();
+    return EndRequest(here.ok() ? DeadlineExceeded("the fleet did not settle before the deadline of the sync") : here,
+                      std::nullopt, now);
+  }
   const bool recovers = options_.profile.recover_when == sync::RecoverWhen::kSync;
   if ((recovers && !Quieted(now)) || !AliveChecked(now) || !Recovered(now) || !request_.has_value()) {
     return;
   }
-  const bool adopting =
-      std::any_of(slots_.begin(), slots_.end(), [](const auto& each) { return each.second.adopting; });
-  Status here = CheckRegistered();
-  const bool wait = options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow;
-  if (now < request_->deadline && (adopting || (!here.ok() && wait))) {
-    return;  // somebody is being launched, or asked what it holds
+  if (std::any_of(slots_.begin(), slots_.end(), [](const auto& each) { return each.second.adopting; })) {
+    return;  // somebody is asked what it holds
   }
-  if (!here.ok()) {
-    return EndRequest(here, std::nullopt, now);
-  }
-  if (now >= request_->deadline) {
-    return EndRequest(DeadlineExceeded("the fleet did not settle before the deadline of the sync"), std::nullopt, now);
+  if (const Status here = CheckRegistered(); !here.ok()) {
+    if (!options_.use_fault_tolerance || recovers) {
+      EndRequest(here, std::nullopt, now);
+    }
+    return;  // else somebody is being launched
   }
   if (Quieted(now)) {
     StartRefit(now);

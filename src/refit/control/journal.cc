@@ -167,6 +167,11 @@ Status Add(const CommitRecord& r, JournalState& state) {
                             ToString(member.attempt), ", which is later than its INTENT"));
     }
   }
+  for (const CommitMember& member : r.members) {  // each is about to serve, and to be sent requests
+    JournalState::Slot& slot = state.slots[member.slot];
+    slot.incarnation = member.incarnation;
+    slot.state = fleet::SlotState::kServing;
+  }
   state.committed = r.version;
   state.digest = r.digest;
   state.commits.emplace(r.version, r);
