@@ -3,7 +3,11 @@
 //
 // Whole refits over real processes: the public entry point through the real rpc path (RC-TEST-03).
 
+#include <signal.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 
 #include "tests/integration/fleet.h"
 
@@ -75,6 +79,55 @@ TEST(Fleet, RefitsOverNixlInstallThePublishedBytes) {
     GTEST_SKIP() << "REFIT_NIXL does not name the wheel nixl-cu13 (make nixl fetches it)";
   }
   ExpectRefitsOverALink({.transport = "nixl", .nixl_library = library});
+}
+
+// Every handshake that `act` brings about, as the agents log them: "engine 0: link to policy rank 1".
+std::vector<std::string> HandshakesOf(const std::function<void()>& act) {
+  testing::internal::CaptureStderr();
+  act();
+  const std::string log = testing::internal::GetCapturedStderr();
+  std::vector<std::string> handshakes;
+  for (std::size_t end = log.find(" proved over "); end != std::string::npos;
+       end = log.find(" proved over ", end + 1)) {
+    const std::size_t begin = log.rfind("engine ", end);
+    handshakes.push_back(log.substr(begin, end - begin));
+  }
+  std::sort(handshakes.begin(), handshakes.end());
+  return handshakes;
+}
+
+// RC-BIND-04, RX-BIND-02: what did not change is not proved again; of what did, every link is, before anybody pauses.
+TEST(Fleet, OnlyAReplacedPeerBindsAgain) {
+  using Handshakes = std::vector<std::string>;
+  for (const char* const transport : {"shm", "loopback"}) {
+    Fleet fleet({.transport = transport});
+    const auto sync = [&fleet] {
+      const rpc::SyncReport report = fleet.Sync();
+      EXPECT_TRUE(report.status.ok()) << Describe(report);
+    };
+    EXPECT_EQ(HandshakesOf(sync), (Handshakes{"engine 0: link to policy rank 0", "engine 0: link to policy rank 1",
+                                              "engine 1: link to policy rank 0", "engine 1: link to policy rank 1"}));
+    EXPECT_EQ(HandshakesOf(sync), Handshakes());
+    const rpc::SlotReport old = fleet.GetStatus().slots[0];
+    ASSERT_EQ(kill(static_cast<pid_t>(old.engine_pid), SIGKILL), 0);
+    fleet.AwaitNewIncarnation(0, old.incarnation);
+    EXPECT_EQ(HandshakesOf(sync), (Handshakes{"engine 0: link to policy rank 0", "engine 0: link to policy rank 1"}));
+    fleet.StartPolicy(1, fleet.model());
+    EXPECT_EQ(HandshakesOf(sync), (Handshakes{"engine 0: link to policy rank 1", "engine 1: link to policy rank 1"}));
+    EXPECT_TRUE(fleet.Verify().verified);
+  }
+}
+
+// The state words of a slot; a life that no refit has reached is stale, whoever was there before.
+TEST(Fleet, StatusSaysWhatEverySlotIsDoing) {
+  Fleet fleet({.policies = 1, .engines = 1});
+  EXPECT_EQ(fleet.GetStatus().slots[0].state, "stale");
+  ASSERT_TRUE(fleet.Sync().status.ok());
+  EXPECT_EQ(fleet.GetStatus().slots[0].state, "serving");
+  const rpc::SlotReport old = fleet.GetStatus().slots[0];
+  ASSERT_EQ(kill(static_cast<pid_t>(old.engine_pid), SIGKILL), 0);
+  fleet.AwaitNewIncarnation(0, old.incarnation);
+  EXPECT_EQ(fleet.GetStatus().slots[0].state, "stale");
 }
 
 // RC-TOPO-02: rank i feeds rollout rank i where there are enough policy ranks; the aligner joins an engine's streams.

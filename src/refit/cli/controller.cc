@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -37,6 +38,7 @@ int RunController(const Flags& flags) {
   options.verify = job->options.verify == config::VerifyChoice::kAlways ? runtime::VerifyWhen::kAlways
                                                                         : runtime::VerifyWhen::kOnRequest;
   options.verify_deadline = job->options.deadlines.verify;
+  options.on_stop = [](int exit_code) { std::_Exit(exit_code); };  // nothing more may leave this process
   NameRole("controller");
   const auto host = runtime::ControllerHost::Start(options);
   if (!host.has_value()) {
@@ -55,6 +57,8 @@ Run AddController(CLI::App& app, const Invocation&) {
                  "host:port instead of the file's controller.listen; port 0 takes a free one");
   AddFormFlag(app, flags->form);
   app.footer(
+      "Exit codes 5 and 6: this controller may not act any more, since its journal is in doubt (5) or another one has "
+      "taken over (6).\n"
       "Example:\n  refit controller --config job.yaml\n  # prints: refit controller: ready address=127.0.0.1:41233 "
       "pid=4711");
   return [flags] { return RunController(*flags); };

@@ -219,6 +219,7 @@ std::string StatusAsJson(const rpc::FleetReport& report) {
                        {"sglang_version", slot.engine_version},
                        {"pid", slot.engine_pid},
                        {"tp", slot.tp_size},
+                       {"state", slot.state},
                        {"serving", slot.serving},
                        {"version", slot.version.value()},
                        {"residue", sync::ToString(slot.residue)},

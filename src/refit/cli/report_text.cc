@@ -102,10 +102,7 @@ std::string StatusAsText(const rpc::FleetReport& report) {
   std::vector<std::vector<std::string>> engines;
   for (const rpc::SlotReport& slot : report.slots) {
     const bool registered = !slot.incarnation.is_zero();
-    engines.push_back({fmt::format("{}", slot.slot.value()),
-                       !registered    ? "not registered"
-                       : slot.serving ? "serving"
-                                      : "not serving",
+    engines.push_back({fmt::format("{}", slot.slot.value()), registered ? slot.state : "not registered",
                        !registered    ? "-"
                        : slot.serving ? fmt::format("version {}", slot.version.value())
                                       : sync::ToString(slot.residue),

@@ -47,6 +47,7 @@ void EncodeSlot(const SlotReport& slot, v1::SlotStatus* out) {
   out->set_serving(slot.serving);
   out->set_version(slot.version.value());
   out->set_last_error(slot.last_error);
+  out->set_state(slot.state);
 }
 SlotReport DecodeSlot(const v1::SlotStatus& in) {
   return {.slot = SlotIndex(in.slot()),
@@ -58,7 +59,8 @@ SlotReport DecodeSlot(const v1::SlotStatus& in) {
           .residue = DecodeResidue(in.residue()),
           .serving = in.serving(),
           .version = WeightVersion(in.version()),
-          .last_error = in.last_error()};
+          .last_error = in.last_error(),
+          .state = in.state()};
 }
 
 }  // namespace

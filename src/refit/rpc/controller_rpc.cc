@@ -47,7 +47,8 @@ class ControllerService final : public v1::Controller::Service {
                                              .family = request->family(),
                                              .tp_size = request->tp_size(),
                                              .hash_kind = *hash_kind,
-                                             .engine_pid = request->engine_pid()}),
+                                             .engine_pid = request->engine_pid(),
+                                             .attached = request->attached()}),
                      reply);
     return grpc::Status::OK;
   }
@@ -110,6 +111,7 @@ class GrpcControllerClient final : public ControllerClient {
     request.set_tp_size(registration.tp_size);
     request.set_hash_kind(EncodeHashKind(registration.hash_kind));
     request.set_engine_pid(registration.engine_pid);
+    request.set_attached(registration.attached);
     v1::Registered reply;
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->RegisterAgent(&context, request, &reply), whom_));
     return DecodeMembership(reply);

@@ -29,6 +29,7 @@ struct AgentRegistration {
   std::uint32_t tp_size = 1;
   ParameterHashKind hash_kind = ParameterHashKind::kSha256Prefix;
   std::int64_t engine_pid = 0;
+  bool attached = false;  // somebody else's engine
 };
 struct PolicyRegistration {
   PolicyRank rank;

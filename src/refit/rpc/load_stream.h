@@ -23,6 +23,10 @@
 
 namespace refit::rpc {
 
+// Of the control channel: what either end must understand. One number higher with every change that the other end must
+// know of; ends that differ refuse each other by name.
+inline constexpr std::uint32_t kStreamProtocol = 1;
+
 // How the digests of a stream are made: XXH3-128 by processors; where a GPU holds the bytes at either end, SGLang's GPU
 // hash (docs/decisions/0005).
 enum class DigestKind : std::uint8_t { kXxh3, kGpuHash };
@@ -36,13 +40,29 @@ struct Offer {
   friend bool operator==(const Offer&, const Offer&) = default;
 };
 
+enum class StreamPurpose : std::uint8_t {
+  kSend,   // the weights of one attempt
+  kProve,  // one block of random bytes on the way that weights will take (RX-BIND-02)
+};
+
 struct OpenStream {
   sync::Stamp stamp;  // incarnation: the engine's
   SlotIndex slot;
   Incarnation policy_incarnation;  // whom it is meant for
   std::vector<std::uint32_t> tp_ranks;
   std::vector<Offer> offers;  // at least one, in the order of the receiver's wishes
-  Duration budget{};          // what is left of the transfer
+  Duration budget{};          // what is left of the transfer, or of the bind
+  StreamPurpose purpose = StreamPurpose::kSend;
+  std::uint32_t protocol = kStreamProtocol;
+};
+
+// The policy worker's end, for the agent to compare.
+struct SenderIdentity {
+  std::uint32_t protocol = kStreamProtocol;
+  RunId run;
+  Term term;
+  Incarnation incarnation;
+  ByteCount bucket_bytes = 0;  // of the offer that is taken
 };
 
 // First message of the sender. The slots live as long as the engine's incarnation.
@@ -54,6 +74,7 @@ struct StreamOpened {
   std::vector<std::string> slots;  // descriptors of the slots, for transport::Link
   ByteCount slot_bytes = 0;        // of the largest of them
   ByteCount total_bytes = 0;       // that the stream will deliver
+  SenderIdentity sender{};
 };
 struct LoadAnnouncement {
   AttemptId attempt;

@@ -69,6 +69,7 @@ struct SlotReport {
   bool serving = false;
   WeightVersion version;
   std::string last_error;
+  std::string state;  // fleet::SlotState in words
 };
 
 struct PolicyReport {

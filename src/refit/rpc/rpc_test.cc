@@ -43,7 +43,7 @@ TEST(Codec, AnAgentCommandSurvivesTheWire) {
                              .kind = sync::AgentCommandKind::kAttempt,
                              .budget = seconds(2),
                              .manifest = SomeManifest(),
-                             .streams = {{PolicyRank(1), "127.0.0.1:1", Incarnation{{9, 9}}, {0, 1, 2}}},
+                             .streams = {{PolicyRank(1), "127.0.0.1:1", Incarnation{{9, 9}}, {0, 1, 2}, LinkId(4)}},
                              .digest = Digest{{10, 11}}};
   v1::AgentCommand wire;
   Encode(command, &wire);
@@ -206,9 +206,16 @@ class FakePolicy final : public PolicyHandler {
   void Serve(const OpenStream& open, SenderStream& stream) override {
     EXPECT_EQ(open.offers.size(), 2U);
     EXPECT_EQ(open.offers.back(), (Offer{"nixl", stream::PackUnit::kPiece, 512, DigestKind::kGpuHash}));
-    EXPECT_TRUE(
-        stream.Send(StreamOpened{open.stamp.attempt, 1, DigestKind::kGpuHash, "host:here", {"shm:/x:1"}, 4096, 8192})
-            .ok());
+    EXPECT_TRUE(stream
+                    .Send(StreamOpened{open.stamp.attempt,
+                                       1,
+                                       DigestKind::kGpuHash,
+                                       "host:here",
+                                       {"shm:/x:1"},
+                                       4096,
+                                       8192,
+                                       {open.protocol + 1, open.stamp.run, Term(6), open.policy_incarnation, 77}})
+                    .ok());
     for (std::uint64_t seq = 0; seq < 3; ++seq) {
       const stream::Bucket bucket{.seq = LoadSeq(seq), .entries = {}, .used = 0, .is_last = seq == 2};
       EXPECT_TRUE(stream.Send(LoadAnnouncement{open.stamp.attempt, open.stamp.incarnation, 0, bucket, {}}).ok());
@@ -242,6 +249,12 @@ TEST(LoadStream, AnnouncementsAndReleasesAlternate) {
     EXPECT_EQ(std::get<StreamOpened>(*opened).digests, DigestKind::kGpuHash);
     EXPECT_EQ(std::get<StreamOpened>(*opened).slot_bytes, 4096U);
     EXPECT_EQ(std::get<StreamOpened>(*opened).total_bytes, 8192U);
+    const SenderIdentity& sender = std::get<StreamOpened>(*opened).sender;
+    EXPECT_EQ(sender.protocol, kStreamProtocol + 1);
+    EXPECT_EQ(sender.run, open.stamp.run);
+    EXPECT_EQ(sender.term, Term(6));
+    EXPECT_EQ(sender.incarnation, open.policy_incarnation);
+    EXPECT_EQ(sender.bucket_bytes, 77U);
     for (std::uint64_t seq = 0; seq < 3; ++seq) {
       const auto announced = (*stream)->Next();
       ASSERT_TRUE(announced.has_value());
@@ -313,10 +326,12 @@ TEST(ControllerRpc, AnAgentSaysHowItsEngineHashes) {  // settled D8
                                  .tp_size = 2};
   for (const ParameterHashKind kind : {ParameterHashKind::kGpu, ParameterHashKind::kSha256Prefix}) {
     registration.hash_kind = kind;
+    registration.attached = kind == ParameterHashKind::kGpu;
     const auto membership = client->RegisterAgent(registration, seconds(10));
     ASSERT_TRUE(membership.has_value()) << membership.status().ToString();
     EXPECT_EQ(membership->profile, "resilient");
     EXPECT_EQ(controller.agent_.hash_kind, kind);
+    EXPECT_EQ(controller.agent_.attached, registration.attached);
     EXPECT_EQ(controller.agent_.tp_size, 2U);
     EXPECT_EQ(controller.agent_.engine_url, registration.engine_url);
   }

@@ -122,7 +122,8 @@ class Host final : public AgentHost, public rpc::AgentHandler {
                                                  .family = std::string(sync::ToString(life->description().family)),
                                                  .tp_size = options_.tp_size,
                                                  .hash_kind = life->description().hash_kind,
-                                                 .engine_pid = life->pid()},
+                                                 .engine_pid = life->pid(),
+                                                 .attached = options_.kind == EngineKind::kAttach},
                                                 options_.register_deadline));
     url_ = life->url();
     observe::LogInfo(StrCat("engine ", options_.slot, " is ready at ", life->url(), ", SGLang ",

@@ -69,8 +69,11 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       peers.agents[registration.slot].registration = registration;
     });
     client.reset();  // outside the lock: it waits for its calls
-    REFIT_RETURN_IF_ERROR(mailbox_.Push(control::AgentRegistered{
-        {registration.slot, registration.incarnation, registration.tp_size, sync::Residue::Old(WeightVersion(0))}}));
+    REFIT_RETURN_IF_ERROR(mailbox_.Push(control::AgentRegistered{{.slot = registration.slot,
+                                                                  .incarnation = registration.incarnation,
+                                                                  .tp_size = registration.tp_size,
+                                                                  .residue = sync::Residue::Old(WeightVersion(0)),
+                                                                  .attached = registration.attached}}));
     observe::LogInfo(StrCat("engine ", registration.slot, " registered: ", registration.engine_url));
     return rpc::Membership{run_, Term(1), std::string(options_.profile.name)};
   }
@@ -94,7 +97,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   }
 
   void AgentGone(SlotIndex slot, Incarnation incarnation, const Status& status) override {
-    Post(control::AgentGone{slot, incarnation, status, true});  // its agent has reaped it
+    // What an agent launched it has also reaped; it does not know what became of somebody else's.
+    const bool reaped = peers_.With([slot](Peers& peers) { return !peers.agents[slot].registration.attached; });
+    Post(control::AgentGone{slot, incarnation, status, reaped});
   }
 
   rpc::SyncReport Sync(const rpc::SyncRequest& request, const rpc::ProgressSink& progress) override {
@@ -233,6 +238,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       }
       Publish();  // first: whoever gets an answer and asks for the status or a verification finds what it was told
       CarryOut(effects);
+      if (!effects.empty()) {
+        Publish();  // what was sent shows in the phase
+      }
     }
   }
 
@@ -311,6 +319,10 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
 
   void Carry(const control::Stop& effect) {
     observe::LogError(StrCat("this controller may not act any more: ", effect.status.ToString()));
+    mailbox_.Close();
+    if (options_.on_stop) {
+      options_.on_stop(effect.exit_code);
+    }
   }
 
   // Not asked for without fault tolerance and router (MachineOptions).
@@ -373,7 +385,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     report.run = run_;
     report.term = Term(1);
     report.profile = options_.profile.name;
-    report.phase = sync::ToString(machine_.phase());
+    const bool binds = machine_.phase() == sync::SessionPhase::kAttempting &&
+                       spans_.running(sync::ToString(sync::AgentCommandKind::kBind));
+    report.phase = binds ? "binding" : sync::ToString(machine_.phase());
     report.committed = machine_.committed();
     report.stale = machine_.stale();
     report.latch = machine_.latch().value_or(OkStatus());
@@ -387,7 +401,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
                               .residue = slot.residue.value_or(sync::Residue::Unknown()),
                               .serving = slot.serving,
                               .version = slot.version,
-                              .last_error = slot.last_error});
+                              .last_error = slot.last_error,
+                              .state = std::string(fleet::ToString(slot.state))});
     }
     snapshot_.With([&report](rpc::FleetReport& current) { current = std::move(report); });
   }

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ struct ControllerHostOptions {
   std::vector<PolicyRank> policy_ranks{};
   VerifyWhen verify = VerifyWhen::kOnRequest;
   Duration verify_deadline = std::chrono::seconds(120);
+  // This controller may not act any more: its process must end with that code (5: the journal is in doubt, 6: another
+  // controller has taken over). Thread: the loop, which does nothing afterwards.
+  std::function<void(int exit_code)> on_stop{};
 };
 
 class ControllerHost {

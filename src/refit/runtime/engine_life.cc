@@ -27,6 +27,7 @@ namespace {
 
 constexpr std::size_t kMailboxCapacity = 1024;
 constexpr std::size_t kCallsInFlight = 4;
+constexpr std::size_t kLinksInFlight = 1024;
 constexpr Duration kWatchInterval = std::chrono::milliseconds(50);  // how soon a dead engine process is noticed
 constexpr Duration kFlushRetryInterval = std::chrono::milliseconds(50);
 constexpr Duration kChecksumDeadline = std::chrono::seconds(60);
@@ -75,6 +76,10 @@ EngineLife::~EngineLife() {
   if (child_.has_value()) {
     child_->Kill();  // first, so that a call that waits for it ends
   }
+  for (const auto& [id, link] : links_) {
+    link->Stop();
+  }
+  binder_.reset();
   caller_.reset();
 }
 
@@ -206,6 +211,7 @@ Status EngineLife::Run(const rpc::Membership& membership, const std::function<vo
   REFIT_ASSIGN_OR_RETURN(peer::EngineAgent machine, MakeMachine(membership));
   reply_ = &reply;
   caller_.emplace(kCallsInFlight);
+  binder_.emplace(kLinksInFlight);
   bool reported_dead = false;
   while (!ended_.has_value() && !mailbox_.closed()) {
     peer::EngineAgentEffects effects;
@@ -250,10 +256,29 @@ void EngineLife::Carry(const peer::PostUpdate& effect) {
 }
 
 void EngineLife::Carry(const peer::OpenLink& effect) {
-  static_cast<void>(Post(peer::LinkOpened{effect.link, OkStatus()}));
+  const auto link = std::make_shared<LinkProof>(LinkProofOptions{.stamp = effect.stamp,
+                                                                 .slot = options_.slot,
+                                                                 .source = effect.source,
+                                                                 .offers = MakeOffers(options_),
+                                                                 .load_bytes = options_.load_bytes,
+                                                                 .deadline = exec::Now() + effect.budget},
+                                                *memory_);
+  links_[effect.link] = link;
+  const Status posted =
+      binder_->Post([this, link, id = effect.link] { static_cast<void>(Post(peer::LinkOpened{id, link->Run()})); });
+  if (!posted.ok()) {
+    static_cast<void>(Post(peer::LinkOpened{effect.link, posted}));
+  }
 }
 
-void EngineLife::Carry(const peer::CloseLink& effect) { static_cast<void>(effect); }
+void EngineLife::Carry(const peer::CloseLink& effect) {
+  const auto link = links_.extract(effect.link);
+  if (link.empty()) {
+    return;
+  }
+  link.mapped()->Stop();
+  static_cast<void>(binder_->Post([closed = link.mapped()] { closed->Close(); }));
+}
 
 void EngineLife::Carry(peer::StartTransfer& effect) {
   delivered_ = 0;

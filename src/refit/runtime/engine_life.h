@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@
 #include "refit/peer/engine_agent.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/runtime/agent_host.h"
+#include "refit/runtime/link_proof.h"
 #include "refit/runtime/load_receiver.h"
 #include "refit/runtime/receiver_memory.h"
 #include "refit/runtime/transport_set.h"
@@ -84,6 +86,8 @@ class EngineLife {
   exec::Mailbox<peer::EngineAgentEvent> mailbox_;
   TransportSet& transports_;
   std::unique_ptr<ReceiverMemory> memory_;
+  std::map<LinkId, std::shared_ptr<LinkProof>> links_;  // shared with the binder's tasks
+  std::optional<exec::Lane> binder_;                    // opens and closes links, one after another
   std::unique_ptr<LoadReceiver> receiver_;
   std::optional<exec::Lane> caller_;  // destroyed before receiver_ and engine_, which its tasks use
 };

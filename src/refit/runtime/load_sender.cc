@@ -31,14 +31,6 @@ bool CanServe(const Source& source, const rpc::Offer& offer) {
   return !loads && (offer.transport == "nixl" || (offer.transport == "loopback" && !source.gpu().has_value()));
 }
 
-std::string Wishes(const std::vector<rpc::Offer>& offers) {
-  std::string text;
-  for (const rpc::Offer& offer : offers) {
-    text += StrCat(text.empty() ? "" : " or ", offer.transport);
-  }
-  return text;
-}
-
 constexpr ByteCount kSmallLoad = 16 * kMiB;  // at least; a slot for small loads holds any load up to this or load_bytes
 constexpr std::size_t kSmallSlots = 4;       // of at most kSmallLoad
 constexpr std::size_t kPieceSlots = 6;
@@ -70,6 +62,14 @@ SendResult TakeRelease(const rpc::OpenStream& open, rpc::SenderStream& stream, s
 
 }  // namespace
 
+std::string OfferedTransports(const std::vector<rpc::Offer>& offers) {
+  std::string text;
+  for (const rpc::Offer& offer : offers) {
+    text += StrCat(text.empty() ? "" : " or ", offer.transport);
+  }
+  return text;
+}
+
 Result<LoadSlotSet::Slots*> LoadSlotSet::SlotsFor(const rpc::Offer& offer, const Source& source) {
   Slots& slots = by_transport_[offer.transport];
   if (slots.memory == nullptr) {
@@ -88,7 +88,7 @@ Result<SendPlan> LoadSlotSet::Prepare(const rpc::OpenStream& open, Source& sourc
                                   [&source](const rpc::Offer& offer) { return CanServe(source, offer); });
   if (taken == open.offers.end()) {
     return FailedPrecondition(
-        StrCat("engine ", slot_, " takes its weights by ", Wishes(open.offers), ", which cannot carry ",
+        StrCat("engine ", slot_, " takes its weights by ", OfferedTransports(open.offers), ", which cannot carry ",
                source.gpu().has_value() ? StrCat("the memory of GPU ", *source.gpu()) : "mapped files"),
         "give the agent another --transport, or the policy worker another --device");
   }
@@ -101,7 +101,7 @@ Result<SendPlan> LoadSlotSet::Prepare(const rpc::OpenStream& open, Source& sourc
   small_count_ = std::min(buckets->size(), pieces                       ? kPieceSlots
                                            : taken->bytes <= kSmallLoad ? kSmallSlots
                                                                         : kSlotsOfLargeLoads);
-  capacities_.assign(small_count_, small_);
+  capacities_.assign(small_count_, std::max(small_, kProofBytes));
   if (largest > small_) {
     capacities_.push_back(largest);
   }
@@ -112,9 +112,14 @@ Result<SendPlan> LoadSlotSet::Prepare(const rpc::OpenStream& open, Source& sourc
       REFIT_ASSIGN_OR_RETURN(packing_, device::GpuQueue::Make(*source.gpu()));
     }
   }
-  REFIT_ASSIGN_OR_RETURN(const stream::SlotReview review,
-                         current_->ledger.Open(open.stamp.attempt, open.stamp.incarnation, taken->unit,
+  stream::SlotLedger& ledger = current_->ledger;
+  stream::SlotReview review;
+  if (open.purpose == rpc::StreamPurpose::kProve) {
+    review = ledger.Bind(open.stamp.incarnation, taken->unit, memory.readers(), capacities_.size());
+  } else {
+    REFIT_ASSIGN_OR_RETURN(review, ledger.Open(open.stamp.attempt, open.stamp.incarnation, taken->unit,
                                                memory.readers(), capacities_.size()));
+  }
   REFIT_RETURN_IF_ERROR(memory.Prepare(capacities_, review));
   REFIT_ASSIGN_OR_RETURN(transport::Transport* const transport, transports_.Get(taken->transport));
   const bool gpu_hash = source.gpu().has_value() || taken->digests == rpc::DigestKind::kGpuHash;
@@ -124,7 +129,8 @@ Result<SendPlan> LoadSlotSet::Prepare(const rpc::OpenStream& open, Source& sourc
                              .transport_address = transport->Address(),
                              .slots = memory.descriptors(),
                              .slot_bytes = *std::max_element(capacities_.begin(), capacities_.end()),
-                             .total_bytes = source.delivered().total_size()},
+                             .total_bytes = source.delivered().total_size(),
+                             .sender = {}},
                   .buckets = std::move(buckets),
                   .sums = std::move(sums)};
 }

@@ -28,6 +28,11 @@
 
 namespace refit::runtime {
 
+inline constexpr ByteCount kProofBytes = 4 * kKiB;  // of a bind's handshake; every slot can hold them
+
+// "shm or cuda_ipc", for people.
+std::string OfferedTransports(const std::vector<rpc::Offer>& offers);
+
 // What a stream sends, as sender and receiver agreed on it.
 struct SendPlan {
   rpc::StreamOpened opened;
@@ -46,8 +51,8 @@ class LoadSlotSet {
   LoadSlotSet(SlotIndex slot, TransportSet& transports) : slot_(slot), transports_(transports) {}
 
   // Takes the first offer that this source can serve, cuts it accordingly and makes every slot free and large enough.
-  // ABORTED where the receiver had a stream of that attempt or of a newer one.
-  // FAILED_PRECONDITION when there is none: says what the receiver wants and what this worker has.
+  // ABORTED where the receiver had a stream of that attempt or of a newer one, but for a handshake, which sends
+  // nothing. FAILED_PRECONDITION when there is none: says what the receiver wants and what this worker has.
   Result<SendPlan> Prepare(const rpc::OpenStream& open, Source& source);
   std::size_t count() const { return capacities_.size(); }
   device::Memory data(std::size_t index) const { return current_->memory->data(index); }

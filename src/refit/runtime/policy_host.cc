@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
@@ -22,6 +23,7 @@
 #include "refit/peer/send_roster.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/rpc/policy_rpc.h"
+#include "refit/runtime/link_proof.h"
 #include "refit/runtime/load_sender.h"
 #include "refit/runtime/reply_desk.h"
 #include "refit/runtime/source.h"
@@ -44,6 +46,14 @@ struct Sending {
   std::shared_ptr<ActiveSend> send;  // null when nobody sends: freeing a GPU's memory must not wait for the next stall
 };
 
+struct ReceiverSlots {
+  ReceiverSlots(SlotIndex slot, TransportSet& transports) : slots(slot, transports) {}
+  // Held by the stream that uses them. Admit lets one in per attempt, and an attempt starts when the last ended; a
+  // handshake that was given up may still be on its way out.
+  std::mutex in_use;
+  LoadSlotSet slots;
+};
+
 class Host final : public PolicyHost, public rpc::PolicyHandler {
  public:
   explicit Host(PolicyHostOptions options) : options_(std::move(options)) {}
@@ -59,7 +69,8 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
 
   Status Begin() {
     device::SweepDeadOwners();
-    REFIT_ASSIGN_OR_RETURN(source_, Source::Open(options_.source, options_.gpu));
+    REFIT_ASSIGN_OR_RETURN(std::shared_ptr<Source> source, Source::Open(options_.source, options_.gpu));
+    source_.With([&source](auto& current) { current = std::move(source); });
     // Made now and not by the first stream: engines are paused then, and what is wrong is said at once.
     if (options_.gpu.has_value()) {
       REFIT_RETURN_IF_ERROR(transports_.Get("cuda_ipc").status());
@@ -73,6 +84,11 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
         const rpc::Membership membership,
         controller->RegisterPolicy({options_.rank, incarnation_, server_->address(), options_.source},
                                    options_.register_deadline));
+    identity_.With([&](rpc::SenderIdentity& own) {
+      own.run = membership.run;
+      own.term = membership.term;
+      own.incarnation = incarnation_;
+    });
     loop_ = std::thread([this, membership] { Loop(membership); });
     observe::LogInfo(StrCat("policy worker ", options_.rank, " serves ", options_.source, " at ", server_->address()));
     return OkStatus();
@@ -106,6 +122,13 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
 
   void Serve(const rpc::OpenStream& open, rpc::SenderStream& stream) override {
     const Instant deadline = exec::Now() + open.budget;
+    if (open.purpose == rpc::StreamPurpose::kProve) {
+      if (const Status status = Prove(open, stream, deadline); !status.ok()) {
+        observe::LogWarning(StrCat("link to engine ", open.slot, ": ", status.ToString()));
+        static_cast<void>(stream.Send(rpc::StreamFailed{open.stamp.attempt, status}));
+      }
+      return;
+    }
     const std::shared_ptr<ActiveSend> send = AwaitSend(open, stream, deadline);
     if (send == nullptr) {
       return;
@@ -144,8 +167,25 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     return found;
   }
 
+  Status Prove(const rpc::OpenStream& open, rpc::SenderStream& stream, Instant deadline) {
+    rpc::SenderIdentity own = identity_.With([](const rpc::SenderIdentity& identity) { return identity; });
+    REFIT_RETURN_IF_ERROR(CheckReceiver(open, own));
+    ReceiverSlots& receiver = SlotsOf(open.slot);
+    const std::lock_guard lock(receiver.in_use);
+    const std::shared_ptr<Source> source = source_.With([](const auto& current) { return current; });
+    auto plan = receiver.slots.Prepare(open, *source);
+    if (!plan.has_value()) {
+      return plan.status().WithContext(StrCat("load slots of engine ", open.slot));
+    }
+    own.bucket_bytes = open.offers[plan->opened.offer].bytes;
+    plan->opened.sender = own;
+    return ServeProof(open, *plan, receiver.slots, stream, deadline);
+  }
+
   SendResult SendOver(const rpc::OpenStream& open, ActiveSend& send, rpc::SenderStream& stream) {
-    LoadSlotSet& slots = SlotsOf(open.slot);
+    ReceiverSlots& receiver = SlotsOf(open.slot);
+    const std::lock_guard lock(receiver.in_use);
+    LoadSlotSet& slots = receiver.slots;
     const auto plan = slots.Prepare(open, *send.source);
     if (!plan.has_value()) {
       return {SendEnd::kSourceFailed, plan.status().WithContext(StrCat("load slots of engine ", open.slot)), {}, {}};
@@ -158,15 +198,13 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     return SendLoads(open, *plan, *send.source, slots, stream, options_.digests, send.stop, send.deadline);
   }
 
-  // A slot's set is used by one stream at a time: Admit lets one in per attempt, and an attempt starts when the last
-  // ended.
-  LoadSlotSet& SlotsOf(SlotIndex slot) {
-    return slots_.With([&](auto& sets) -> LoadSlotSet& {
-      auto& set = sets[slot];
-      if (set == nullptr) {
-        set = std::make_unique<LoadSlotSet>(slot, transports_);
+  ReceiverSlots& SlotsOf(SlotIndex slot) {
+    return slots_.With([&](auto& receivers) -> ReceiverSlots& {
+      auto& receiver = receivers[slot];
+      if (receiver == nullptr) {
+        receiver = std::make_unique<ReceiverSlots>(slot, transports_);
       }
-      return *set;
+      return *receiver;
     });
   }
 
@@ -192,10 +230,10 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     const Status posted = files_.Post([this, effect] {
       Result<std::shared_ptr<Source>> opened = Reopen(effect.source.empty() ? options_.source : effect.source);
       if (opened.has_value()) {
-        source_ = *opened;
-        HashAhead(*source_);
+        source_.With([&opened](auto& current) { current = *opened; });
+        HashAhead(**opened);
       }
-      Post(peer::SourceOpened{effect.attempt, opened.status(), opened.has_value() ? source_->manifest() : nullptr});
+      Post(peer::SourceOpened{effect.attempt, opened.status(), opened.has_value() ? (*opened)->manifest() : nullptr});
     });
     if (!posted.ok()) {
       Post(peer::SourceOpened{effect.attempt, posted, nullptr});
@@ -203,7 +241,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   }
   void Carry(peer::StartSend& effect) {
     auto send = std::make_shared<ActiveSend>();
-    send->source = source_;
+    send->source = source_.With([](const auto& current) { return current; });
     send->deadline = exec::Now() + effect.budget;
     sending_.With([&](Sending& sending) {
       sending.roster.Start(effect.stamp.attempt, std::move(effect.receivers));
@@ -213,7 +251,10 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   }
   void Carry(peer::StopSend&) { StopSending(); }
   void Carry(peer::CloseSource&) {}  // the mapping stays for the next lease of the same files
-  void Carry(peer::SendPolicyReply& effect) { desk_.Answer(std::move(effect.reply)); }
+  void Carry(peer::SendPolicyReply& effect) {
+    identity_.With([&effect](rpc::SenderIdentity& own) { own.term = std::max(own.term, effect.reply.highest_term); });
+    desk_.Answer(std::move(effect.reply));
+  }
 
   void StopSending() {
     sending_.With([this](Sending& sending) {
@@ -244,8 +285,9 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
 
   // The source of the last lease where its files have not changed: warm pages or a filled GPU, and loads already cut.
   Result<std::shared_ptr<Source>> Reopen(const std::string& folder) {
-    if (source_ != nullptr && source_->folder() == folder && source_->Unchanged()) {
-      return source_;
+    auto current = source_.With([](const auto& last) { return last; });
+    if (current->folder() == folder && current->Unchanged()) {
+      return current;
     }
     return Source::Open(folder, options_.gpu);
   }
@@ -259,11 +301,12 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   const PolicyHostOptions options_;
   const Incarnation incarnation_{exec::RandomId()};
   TransportSet transports_{options_.transports};
-  std::shared_ptr<Source> source_;  // written by the files lane, read by the loop after SourceOpened
+  exec::Watched<std::shared_ptr<Source>> source_;  // of the last lease
   ReplyDesk<sync::PolicyReply> desk_;
   exec::Mailbox<peer::PolicyAgentEvent> mailbox_{kMailboxCapacity};
   exec::Watched<Sending> sending_{Sending{peer::SendRoster(incarnation_), nullptr}};
-  exec::Watched<std::map<SlotIndex, std::unique_ptr<LoadSlotSet>>> slots_;
+  exec::Watched<std::map<SlotIndex, std::unique_ptr<ReceiverSlots>>> slots_;
+  exec::Watched<rpc::SenderIdentity> identity_;                           // run and term once registered
   exec::Watched<std::set<std::pair<stream::PackUnit, ByteCount>>> cuts_;  // that streams asked for
   exec::Lane files_{4};
   std::unique_ptr<rpc::Server> server_;

@@ -59,6 +59,12 @@ Result<ReceiverMemory::LinkEnd*> ReceiverMemory::Bind(std::uint32_t first_rank, 
   return end;
 }
 
+void ReceiverMemory::Close(std::uint32_t first_rank) {
+  if (const auto end = ends_.find(first_rank); end != ends_.end()) {
+    end->second->link.reset();
+  }
+}
+
 void ReceiverMemory::DropLinks() {
   for (auto& [rank, end] : ends_) {
     end->link.reset();

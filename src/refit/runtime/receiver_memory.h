@@ -33,6 +33,7 @@ class ReceiverMemory {
                                                       std::vector<device::GpuOrdinal> gpus);
 
   SenderMemory& in_place() { return in_place_; }
+  TransportSet& transports() { return transports_; }
 
   struct LinkEnd {
     explicit LinkEnd(LoadMemory own) : memory(std::move(own)) {}
@@ -45,6 +46,8 @@ class ReceiverMemory {
   // The end of the stream that feeds first_rank: bound again only where the peer's address changed (RC-BIND).
   Result<LinkEnd*> Bind(std::uint32_t first_rank, const std::string& transport, const std::string& address,
                         Instant deadline);
+  // Drops that link, if there is one; its loads' memory stays.
+  void Close(std::uint32_t first_rank);
   // After a failed transfer: what its link was doing is unknown, so the next one binds anew.
   void DropLinks();
   // Buried twice in one life: too many (RX-XFER-07).

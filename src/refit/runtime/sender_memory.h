@@ -35,6 +35,7 @@ class SenderMemory {
   Result<SharedLoad*> Map(const std::string& transport, const std::string& address, const std::string& descriptor,
                           Instant deadline);
 
+  void Forget(const std::string& descriptor) { mapped_.erase(descriptor); }
   // Forgets what `used` does not list: load slots that their sender replaced.
   void Retain(const std::set<std::string>& used);
 

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -37,6 +38,9 @@ class SpanLog {
       spans_.push_back(std::move(found->second));
       open_.erase(found);
     }
+  }
+  bool running(std::string_view name) const {
+    return std::any_of(open_.begin(), open_.end(), [name](const auto& span) { return span.second.name == name; });
   }
   // Every span; what is still open ends now.
   std::vector<rpc::Span> Finish(Instant now) {

@@ -16,6 +16,14 @@ Result<SlotReview> SlotLedger::Open(AttemptId attempt, const Incarnation& receiv
     return Aborted(
         StrCat("a stream of attempt ", ToString(attempt), " was opened after one of attempt ", ToString(*attempt_)));
   }
+  SlotReview review = Bind(receiver, unit, readers, slots);
+  attempt_ = attempt;
+  running_ = true;
+  return review;
+}
+
+SlotReview SlotLedger::Bind(const Incarnation& receiver, PackUnit unit, std::span<const Readers> readers,
+                            std::size_t slots) {
   SlotReview review{.new_life = receiver != receiver_, .fates = {}};
   for (std::size_t i = 0; i < readers.size(); ++i) {
     // A link's reads ended with the fence, and a dead life's with its processes; a count that is not ours says nothing.
@@ -25,10 +33,9 @@ Result<SlotReview> SlotLedger::Open(AttemptId attempt, const Incarnation& receiv
         REFIT_MUTANT("RX-XFER-12/refill-under-a-reader", readers[i] == Readers::kThere || unsettled, false);
     review.fates.push_back(read ? MemoryFate::kReplace : MemoryFate::kKeep);
   }
-  attempt_ = attempt;
   receiver_ = receiver;
   unit_ = unit;
-  running_ = true;
+  running_ = false;
   slots_.assign(slots, {});
   return review;
 }

@@ -42,6 +42,9 @@ class SlotLedger {
   Result<SlotReview> Open(AttemptId attempt, const Incarnation& receiver, PackUnit unit,
                           std::span<const Readers> readers, std::size_t slots);
 
+  // The same word, given outside any attempt: the receiver binds, and nothing is sent yet.
+  SlotReview Bind(const Incarnation& receiver, PackUnit unit, std::span<const Readers> readers, std::size_t slots);
+
   bool running() const { return running_; }
   bool MayFill(std::size_t slot) const;
   void Fill(std::size_t slot, LoadSeq seq);
