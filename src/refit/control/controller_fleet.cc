@@ -60,10 +60,10 @@ void Controller::OnAgentRegistered(const sync::EngineMember& member, Instant now
   }
   Slot& slot = found->second;
   const bool past = std::find(slot.past.begin(), slot.past.end(), member.incarnation) != slot.past.end();
-  if (past || slot.state == SlotState::kRetired || slot.removed) {
+  const bool known = slot.incarnation == member.incarnation;
+  if (past || slot.state == SlotState::kRetired || (slot.removed && !known)) {
     return;  // that life is over, whatever is still heard of it
   }
-  const bool known = slot.incarnation == member.incarnation;
   if (known && slot.state != SlotState::kEmpty && slot.state != SlotState::kLaunching) {
     return OnHeardAgain(member.slot, slot, now);
   }
@@ -189,12 +189,16 @@ void Controller::OnSlotRemoved(SlotIndex index, Instant now) {
   }
   Slot& slot = found->second;
   slot.removed = true;
-  if (slot.state == SlotState::kEmpty) {
+  if (slot.state == SlotState::kEmpty && !slot.adopting) {
     return Reschedule(index, slot, now);
   }
-  if (slot.state < SlotState::kQuarantined) {
-    Lose(index, slot.incarnation, Aborted("the slot is removed"), Death::kWanted, now);
+  const Status removed = Aborted("the slot is removed");
+  if (fleet::Recovery* recovery = RecoveryOf(index); recovery != nullptr && slot.state == SlotState::kLaunching) {
+    fleet::RecoveryEffects effects;
+    recovery->OnLaunchFailed(index, removed, effects);
+    return CarryOut(std::move(effects), now);
   }
+  Lose(index, slot.incarnation, removed, Death::kWanted, now);
 }
 
 // ---- commands outside a session
@@ -560,6 +564,12 @@ void Controller::CarryOut(fleet::RecoveryEffects effects, Instant now) {
       slot.launch = 0;
       if (slot.state == SlotState::kQuarantined) {
         StartKill(back->slot, slot, false, now);
+      } else if (slot.state == SlotState::kEmpty) {
+        if (fleet::Recovery* recovery = RecoveryOf(back->slot); recovery != nullptr) {
+          fleet::RecoveryEffects more;
+          recovery->OnRolledBack(back->slot, true, more);
+          CarryOut(std::move(more), now);
+        }
       } else if (slot.state < SlotState::kQuarantined) {
         Lose(back->slot, slot.incarnation, Aborted("its recovery was rolled back"), Death::kWanted, now);
       }
