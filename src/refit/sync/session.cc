@@ -164,6 +164,7 @@ void Session::OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentRepl
   switch (kind) {
     case AgentCommandKind::kBind:
       engine.streams = reply.links;
+      engine.member.links = reply.links;
       out.emplace_back(Bound{engine.member.slot, reply.links});
       MoveTo(engine, fleet::SlotState::kBound, out);
       ++engine.step;

@@ -323,7 +323,7 @@ void Session::NextAttempt(Instant now, SessionEffects& out) {
     engine.abort_sent = false;
     engine.failed_at.reset();
     if (!engine.complete.has_value()) {
-      engine.step = 1;  // its links are bound
+      engine.step = 0;  // links that are bound stay bound
       engine.outcome.totals = {};
     }
   }
