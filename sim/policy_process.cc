@@ -3,7 +3,7 @@
 
 #include "sim/policy_process.h"
 
-#include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "refit/base/str.h"
@@ -22,7 +22,8 @@ PolicyProcess::PolicyProcess(World& world, PolicyRank rank, Incarnation incarnat
       rank_(rank),
       incarnation_(incarnation),
       machine_(
-          {.rank = rank, .incarnation = incarnation, .run = world.disk().run(), .term_floor = world.disk().term()}) {}
+          {.rank = rank, .incarnation = incarnation, .run = world.disk().run(), .term_floor = world.disk().term()}),
+      roster_(incarnation) {}
 
 void PolicyProcess::OnDeadline() {
   peer::PolicyAgentEffects effects;
@@ -82,7 +83,8 @@ void PolicyProcess::Carry(const peer::CloseSource& effect) { static_cast<void>(e
 // ---- streams
 
 void PolicyProcess::Carry(const peer::StartSend& effect) {
-  active_ = Active{effect.stamp, effect.receivers, world().now() + effect.budget, false, {}, {}};
+  roster_.Start(effect.stamp.attempt, effect.receivers);
+  send_deadline_ = world().now() + effect.budget;
   world().checks().OnSend(rank_, effect.stamp.attempt, content_);
   for (const OpenedStream& open : std::exchange(waiting_, {})) {
     OpenStream(open);
@@ -91,80 +93,42 @@ void PolicyProcess::Carry(const peer::StartSend& effect) {
 }
 
 void PolicyProcess::OpenStream(const OpenedStream& open) {
-  if (open.policy != incarnation_) {
-    return FailStream(open, Aborted("the stream is meant for an earlier life of this policy worker"));
+  const auto admission = roster_.Admit({open.stamp.attempt, open.slot, open.stamp.incarnation, open.policy});
+  if (!admission.has_value()) {
+    return FailStream(open, admission.status());
   }
-  if (!active_.has_value() || active_->stamp.attempt < open.stamp.attempt) {
+  if (*admission == peer::Admission::kWait) {
     waiting_.push_back(open);  // its receiver gives up by its own budget
     return;
   }
-  if (active_->stamp.attempt > open.stamp.attempt) {
-    return FailStream(open, Aborted("that attempt is over"));
-  }
-  Admit(open);
-}
-
-void PolicyProcess::Admit(const OpenedStream& open) {
-  const auto meant = [&open](const sync::Receiver& receiver) {
-    return receiver.slot == open.slot && receiver.incarnation == open.stamp.incarnation;
-  };
-  if (active_->stopped || std::none_of(active_->receivers.begin(), active_->receivers.end(), meant) ||
-      active_->results.contains(open.slot) || !active_->running.insert(open.slot).second) {
-    return FailStream(open, Aborted("that engine has no stream here in this attempt"));
-  }
-  const AttemptId attempt = active_->stamp.attempt;
   SendStream& stream = streams_.try_emplace(open.slot, *this, open.slot).first->second;
-  stream.Open(open, content_, active_->deadline, [this, open, attempt](const SendResult& result) {
+  stream.Open(open, content_, send_deadline_, [this, open](const SendResult& result) {
     world().Note("policy ", rank_, " ended its stream to engine ", open.slot, ": ", static_cast<int>(result.end));
     if (result.end != SendEnd::kComplete) {
       FailStream(open, result.status);
     }
-    if (active_.has_value() && active_->stamp.attempt == attempt) {
-      active_->running.erase(open.slot);
-      active_->results[open.slot] = result;
-      ReportIfEnded();
-    }
+    roster_.End(open.stamp.attempt, open.slot, result);
+    ReportIfEnded();
   });
 }
 
 void PolicyProcess::Carry(const peer::StopSend& effect) {
-  if (!active_.has_value() || active_->stamp.attempt != effect.attempt) {
+  if (roster_.attempt() != effect.attempt) {
     return;
   }
-  active_->stopped = true;
-  for (const sync::Receiver& receiver : active_->receivers) {
-    if (!active_->running.contains(receiver.slot)) {
-      active_->results.try_emplace(receiver.slot,
-                                   SendResult{SendEnd::kStopped, Aborted("it never opened its stream"), {}, {}});
-    }
-  }
-  const std::set<SlotIndex> running = active_->running;
-  for (const SlotIndex slot : running) {
-    streams_.at(slot).Stop(SendEnd::kStopped, Aborted("the controller stopped the transfer"));
+  roster_.Stop();
+  for (auto& [slot, stream] : streams_) {
+    stream.Stop(SendEnd::kStopped, Aborted("the controller stopped the transfer"));
   }
   ReportIfEnded();
 }
 
-// One receiver that got everything is enough, and so is having none left: the controller judges engines (C6).
 void PolicyProcess::ReportIfEnded() {
-  if (!active_.has_value() || active_->results.size() != active_->receivers.size()) {
-    return;
+  if (const auto whole = roster_.TakeWhole(); whole.has_value()) {
+    world().After(Micros(10), [this, attempt = roster_.attempt(), result = *whole] {
+      Run([this, attempt, result] { Handle(peer::SendEnded{attempt, result.status, result.root, result.totals}); });
+    });
   }
-  SendResult whole;
-  for (const auto& [slot, result] : active_->results) {
-    if (result.end == SendEnd::kComplete) {
-      whole = result;
-      break;
-    }
-    if (result.end != SendEnd::kReceiverLeft) {
-      whole = result;
-    }
-  }
-  const AttemptId attempt = active_->stamp.attempt;
-  active_->receivers.push_back({});  // reported: never again
-  world().After(Micros(10), [this, attempt, whole] {
-    Run([this, attempt, whole] { Handle(peer::SendEnded{attempt, whole.status, whole.root, whole.totals}); });
-  });
 }
 
 void PolicyProcess::Release(SlotIndex slot, AttemptId attempt, LoadSeq seq) {

@@ -8,13 +8,12 @@
 
 #include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "refit/peer/policy_agent.h"
+#include "refit/peer/send_roster.h"
 #include "sim/node.h"
 #include "sim/reply_desk.h"
 #include "sim/send_stream.h"
@@ -42,15 +41,6 @@ class PolicyProcess final : public Node {
   void SendAnnouncement(SlotIndex slot, const OpenedStream& open, Announcement announcement);
 
  private:
-  struct Active {
-    sync::Stamp stamp;
-    std::vector<sync::Receiver> receivers;
-    Instant deadline;
-    bool stopped = false;
-    std::set<SlotIndex> running;
-    std::map<SlotIndex, SendResult> results;
-  };
-
   Instant next_deadline() const override { return machine_.next_deadline(); }
   void OnDeadline() override;
   void Handle(const peer::PolicyAgentEvent& event);
@@ -61,7 +51,6 @@ class PolicyProcess final : public Node {
   void Carry(const peer::CloseSource& effect);
   void Carry(const peer::SendPolicyReply& effect);
   void FinishOpening(AttemptId attempt, const std::string& source);
-  void Admit(const OpenedStream& open);
   void FailStream(const OpenedStream& open, const Status& status);
   void ReportIfEnded();
   void Register();
@@ -71,7 +60,8 @@ class PolicyProcess final : public Node {
   peer::PolicyAgent machine_;
   ReplyDesk<sync::PolicyReply> desk_;
   Content content_ = 0;  // of the lease
-  std::optional<Active> active_;
+  peer::SendRoster roster_;
+  Instant send_deadline_{};
   std::vector<OpenedStream> waiting_;  // for their attempt's send
   std::map<SlotIndex, SendStream> streams_;
   std::uint64_t registration_ = 0;

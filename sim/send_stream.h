@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "refit/peer/send_roster.h"
 #include "refit/stream/bucket_packer.h"
 #include "refit/stream/send_flow.h"
 #include "refit/stream/slot_ledger.h"
@@ -40,13 +41,8 @@ struct Announcement {
   std::shared_ptr<LoadMemory> memory;  // what the slot is, to whoever maps or reads it
 };
 
-enum class SendEnd : std::uint8_t { kComplete, kReceiverLeft, kStopped };
-struct SendResult {
-  SendEnd end = SendEnd::kComplete;
-  Status status;
-  Digest root;
-  sync::TransferTotals totals;
-};
+using peer::SendEnd;
+using peer::SendResult;
 
 class SendStream {
  public:

@@ -105,9 +105,9 @@ void World::StartPolicy(PolicyRank rank) {
 
 // Its connections are reset, and somebody starts it again.
 void World::RestartLater(Process who, Duration delay) {
-  for (const auto& process : controllers_) {
+  for (ControllerProcess* const process : LiveControllers()) {
     After(Between(Micros(100), Millis(5)),
-          [&process, who] { process->Run([&process, who] { process->OnPeerDied(who); }); });
+          [process, who] { process->Run([process, who] { process->OnPeerDied(who); }); });
   }
   After(delay, [this, who] {
     if (who.kind == ProcessKind::kAgent) {
