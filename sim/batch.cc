@@ -155,7 +155,7 @@ class Crew {
       Start(worker);
     }
     while (running_ > 0) {
-      ::poll(nullptr, 0, running_ > 0 && options_.progress ? 100 : 5);
+      ::poll(nullptr, 0, options_.progress ? 100 : 1);
       for (Worker& worker : workers()) {
         Watch(worker);
       }
@@ -262,6 +262,15 @@ void Totals::Add(const Totals& other) {
   add(arrows, other.arrows);
   add(drawn, other.drawn);
   add(happened, other.happened);
+}
+
+std::optional<Failure> RunApart(const Plan& plan, RunResult (*run)(const Plan&, const RunOptions&)) {
+  BatchOptions options;
+  options.seeds = 1;
+  options.draw = [&plan](std::uint64_t) { return plan; };
+  options.run = run;
+  const Batch batch = RunBatch(options);
+  return batch.failures.empty() ? std::nullopt : std::optional(batch.failures.front());
 }
 
 bool IsLiveness(Checker checker) {

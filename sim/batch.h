@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,9 @@ struct BatchOptions {
   std::function<void(const Totals&)> progress;  // ten times a second, in the caller
 };
 Batch RunBatch(const BatchOptions& options);
+
+// One run in a process of its own: how it failed, none where it did not.
+std::optional<Failure> RunApart(const Plan& plan, RunResult (*run)(const Plan&, const RunOptions&) = Run);
 
 bool IsLiveness(Checker checker);
 

@@ -136,5 +136,14 @@ TEST(Batch, AWorkerThatHangsCostsItsSeedAlone) {
   EXPECT_EQ(batch.failures[0].checker, "hung");
 }
 
+TEST(RunApart, SaysHowItFailed) {
+  Plan plan;
+  plan.seed = 17;
+  EXPECT_EQ(RunApart(plan, FakeRun)->checker, "INV-2");
+  EXPECT_EQ(RunApart(plan, [](const Plan&, const RunOptions&) -> RunResult { std::abort(); })->checker, "died");
+  plan.seed = 18;
+  EXPECT_FALSE(RunApart(plan, FakeRun).has_value());
+}
+
 }  // namespace
 }  // namespace refit::sim

@@ -145,18 +145,16 @@ int RunPlanFile(const std::string& path) {
 
 int RunShrink(std::uint64_t seed) {
   const Plan plan = DrawPlan(seed);
-  const RunResult whole = Run(plan, {});
-  if (whole.violations.empty()) {
-    fmt::print("seed {} has no violation: nothing to shrink\n", seed);
+  const std::optional<Failure> whole = RunApart(plan);
+  if (!whole) {
+    fmt::print("seed {} does not fail: nothing to shrink\n", seed);
     return kUsage;
   }
-  const Checker checker = whole.violations.front().checker;
   const Shrunk shrunk = Shrink(plan, [&](const Plan& tried) {
-    const RunResult result = Run(tried, {});
-    return !result.violations.empty() && result.violations.front().checker == checker;
+    const std::optional<Failure> failure = RunApart(tried);
+    return failure && failure->checker == whole->checker;
   });
-  const Violation violation = Run(shrunk.plan, {}).violations.front();
-  fmt::print("# {} at {:.6f} s: {}\n", ToString(checker), ToSeconds(violation.at), violation.what);
+  fmt::print("# {}: {}\n", whole->checker, RunApart(shrunk.plan).value_or(*whole).what);
   fmt::print("# shrunk from seed {} in {} runs; write this into a file and see it with refit-sim --plan FILE\n", seed,
              shrunk.tried);
   fmt::print("{}", ToText(shrunk.plan));

@@ -7,7 +7,10 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "refit/base/str.h"
@@ -31,11 +34,12 @@ bool HasAny(std::string_view line, std::initializer_list<std::string_view> words
                      [&](std::string_view word) { return line.find(word) != std::string_view::npos; });
 }
 
-// What is left out: the far end of a command and its plain "done", streams, requests of the traffic, the wire.
+// What is left out: the far end of a command and its plain answer, streams, requests of the traffic, the wire, records
+// that only a successor cares about.
 bool IsTold(std::string_view what) {
   const std::string_view who = what.substr(0, what.find_first_of(" :"));
   if (who == "agent") {
-    return HasAny(what, {" is ", " <- launch"}) || (HasAny(what, {" answers "}) && !HasAny(what, {" done "}));
+    return HasAny(what, {" is "}) || (HasAny(what, {" answers "}) && !HasAny(what, {" done "}));
   }
   if (who == "policy") {
     return HasAny(what, {" is "});
@@ -44,10 +48,9 @@ bool IsTold(std::string_view what) {
     return HasAny(what, {" is ", " failed"});
   }
   if (who == "controller") {
-    return !HasAny(what, {" lost call ", " hears of ", " -> policy "});
+    return !HasAny(what, {" lost call ", " hears of ", " -> policy ", " appends SLOT", " appends BIND"});
   }
-  return who == "fault" || who == "slot" || who == "client" || who == "router" || who == "the" || who == "healing" ||
-         who == "violation";
+  return who == "fault" || who == "slot" || who == "router" || who == "the" || who == "healing" || who == "violation";
 }
 
 // "1234567 us  text": the time and the text.
@@ -64,10 +67,44 @@ std::string TimeText(std::uint64_t micros) {
   return StrCat(micros / 1'000'000, ".", std::string(3 - millis.size(), '0'), millis);
 }
 
-// Of a command its sequence and its term are noise to people.
-std::string_view Shortened(std::string_view what) {
-  return what.starts_with("controller ") ? what.substr(0, what.find(" seq ")) : what;
+// "controller 0 -> agent 1: pause seq 7": whom it is for, with the colon, and the command.
+std::optional<std::pair<std::string_view, std::string_view>> CommandOf(std::string_view what) {
+  const std::size_t colon = what.find(": ");
+  if (!what.starts_with("controller ") || what.find(" -> agent ") > colon || colon == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view command = what.substr(colon + 2);
+  return std::pair(what.substr(0, colon + 1), command.substr(0, command.find(' ')));
 }
+
+// Commands to one agent share a line until something else happens.
+class Summary {
+ public:
+  void Add(std::uint64_t micros, std::string_view what) {
+    const auto command = CommandOf(what);
+    if (!command) {
+      open_.clear();
+      lines_.push_back(StrCat(TimeText(micros), "  ", what));
+      return;
+    }
+    const auto [line, first] = open_.emplace(command->first, lines_.size());
+    if (first) {
+      lines_.push_back(StrCat(TimeText(micros), "  ", command->first));
+    }
+    lines_[line->second] += StrCat(" ", command->second);
+  }
+  std::string text() const {
+    std::string text;
+    for (const std::string& line : lines_) {
+      text += line + "\n";
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::string> lines_;
+  std::map<std::string, std::size_t, std::less<>> open_;  // whom for -> its line
+};
 
 }  // namespace
 
@@ -87,14 +124,14 @@ Result<Scenario> ParseScenario(std::string_view text) {
 }
 
 std::string Summarize(const std::vector<std::string>& trace, const RunResult& result) {
-  std::string summary;
+  Summary told;
   for (const std::string& line : trace) {
     const auto [micros, what] = PartsOf(line);
     if (IsTold(what)) {
-      summary += StrCat(TimeText(micros), "  ", Shortened(what), "\n");
+      told.Add(micros, what);
     }
   }
-  summary += StrCat(result.requests, " requests, ", result.commits, " commits, ");
+  const std::string summary = told.text() + StrCat(result.requests, " requests, ", result.commits, " commits, ");
   return summary + (result.violations.empty() ? std::string("no violation\n")
                                               : StrCat("violation of ", ToString(result.violations.front().checker),
                                                        ": ", result.violations.front().what, "\n"));
