@@ -40,10 +40,10 @@ bool TookEffect(const AgentCommand& command, const peer::EngineAgentEffects& eff
   });
 }
 
-bool Refused(const AgentCommand& command, const peer::EngineAgentEffects& effects) {
-  return std::any_of(effects.begin(), effects.end(), [&command](const peer::EngineAgentEffect& effect) {
+bool Answered(const AgentCommand& command, const peer::EngineAgentEffects& effects, sync::ReplyKind kind) {
+  return std::any_of(effects.begin(), effects.end(), [&command, kind](const peer::EngineAgentEffect& effect) {
     const auto* reply = std::get_if<peer::SendReply>(&effect);
-    return reply != nullptr && reply->reply.stamp == command.stamp && reply->reply.kind == sync::ReplyKind::kStale;
+    return reply != nullptr && reply->reply.stamp == command.stamp && reply->reply.kind == kind;
   });
 }
 
@@ -132,12 +132,12 @@ void Checks::AfterCommand(const Engine& engine, const AgentCommand& command, con
     }
     return;
   }
-  if (Refused(command, effects)) {
+  if (Answered(command, effects, sync::ReplyKind::kStale)) {
     return;  // it may be busy, or know more than we do
   }
   book.term = command.stamp.term;
   book.seq = command.stamp.seq;
-  if (command.kind == Kind::kAttempt) {
+  if (command.kind == Kind::kAttempt && !Answered(command, effects, sync::ReplyKind::kUnbound)) {
     book.attempt = command.stamp.attempt;
     book.version = command.stamp.version;
     book.opened = false;

@@ -213,7 +213,7 @@ void Engine::RunUpdate(Posted posted, std::optional<FaultKind> fault) {
   for (std::size_t rank = 0; rank < posted.ranks.size(); ++rank) {
     InstallHalf(posted.ranks[rank], rank, 0);
     world().After(world().Between(Micros(100), Micros(3000)), [this, posted, rank, left, fault] {
-      Run([&, this] {
+      Run([this, posted, rank, left, fault] {
         InstallHalf(posted.ranks[rank], rank, 1);
         --posted.ranks[rank].memory->readers;
         world().checks().OnLetGo(*this, rank, posted.ranks[rank]);
