@@ -33,9 +33,8 @@ void Checks::OnAnswer(const Request& request, const Router::Entry& entry, const 
 }
 
 void Checks::CheckRouted(const Router::Entry& entry) {
-  const Engine* const engine = world_.engine(entry.entry.incarnation);
-  if (engine == nullptr || entry.late || engine->slot() != entry.entry.slot || !engine->generates() ||
-      engine->content() == committed_content()) {
+  const Engine* const engine = world_.router().Listener(entry);
+  if (engine == nullptr || entry.late || !engine->generates() || engine->content() == committed_content()) {
     return;
   }
   const std::optional<Content> holds = engine->content();
@@ -47,7 +46,7 @@ void Checks::CheckRouted(const Router::Entry& entry) {
 
 void Checks::OnServes(const Engine& engine) {
   for (const Router::Entry& entry : world_.router().entries()) {
-    if (entry.entry.incarnation == engine.incarnation()) {
+    if (world_.router().Listener(entry) == &engine) {
       CheckRouted(entry);
     }
   }

@@ -7,7 +7,9 @@
 #include <utility>
 #include <variant>
 
+#include "refit/base/mutant.h"
 #include "refit/base/str.h"
+#include "sim/agent_process.h"
 #include "sim/checks.h"
 #include "sim/controller_process.h"
 #include "sim/disk.h"
@@ -69,6 +71,14 @@ void Router::AddForeign() {
   entries_.push_back({{StrCat("w", next_id_++), SlotIndex(0), Incarnation{}}, Term(0), false});
 }
 
+// Ports are not used again, so an address is one life's for ever (settled C9).
+Engine* Router::Listener(const Entry& entry) const {
+  const AgentProcess* const agent = world_.agent(entry.entry.slot);
+  const Incarnation now = agent == nullptr ? Incarnation{} : agent->life().value_or(Incarnation{});
+  Engine* const engine = world_.engine(REFIT_MUTANT("RC-REC-09/port-again", entry.entry.incarnation, now));
+  return engine != nullptr && engine->slot() == entry.entry.slot ? engine : nullptr;
+}
+
 // ---- traffic
 
 void Traffic::Next() {
@@ -86,8 +96,8 @@ void Traffic::Ask() {
     return;
   }
   const Router::Entry entry = entries[world_.Draw() % entries.size()];
-  Engine* const engine = world_.engine(entry.entry.incarnation);
-  if (engine == nullptr || engine->slot() != entry.entry.slot) {
+  Engine* const engine = world_.router().Listener(entry);
+  if (engine == nullptr) {
     return;
   }
   const auto arrived = world_.checks().OnRequest(entry);

@@ -32,6 +32,8 @@ class Router {
   void Forget();
   void AddForeign();
   const std::vector<Entry>& entries() const { return entries_; }
+  // Who gets the requests for that entry; null: nobody.
+  Engine* Listener(const Entry& entry) const;
 
  private:
   World& world_;
