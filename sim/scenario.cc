@@ -50,7 +50,7 @@ bool IsTold(std::string_view what) {
   if (who == "controller") {
     return !HasAny(what, {" lost call ", " hears of ", " -> policy ", " appends SLOT", " appends BIND"});
   }
-  return who == "fault" || who == "slot" || who == "router" || who == "the" || who == "healing" || who == "violation";
+  return who == "fault" || who == "slot" || who == "router" || who == "the" || who == "violation";
 }
 
 // "1234567 us  text": the time and the text.
@@ -127,6 +127,9 @@ std::string Summarize(const std::vector<std::string>& trace, const RunResult& re
   Summary told;
   for (const std::string& line : trace) {
     const auto [micros, what] = PartsOf(line);
+    if (what == "healing") {
+      break;  // what follows is the same everywhere; how it ends is told below
+    }
     if (IsTold(what)) {
       told.Add(micros, what);
     }
