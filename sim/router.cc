@@ -74,7 +74,7 @@ void Router::AddForeign() {
 // Ports are not used again, so an address is one life's for ever (settled C9).
 Engine* Router::Listener(const Entry& entry) const {
   const AgentProcess* const agent = world_.agent(entry.entry.slot);
-  const Incarnation now = agent == nullptr ? Incarnation{} : agent->life().value_or(Incarnation{});
+  [[maybe_unused]] const Incarnation now = agent == nullptr ? Incarnation{} : agent->life().value_or(Incarnation{});
   Engine* const engine = world_.engine(REFIT_MUTANT("RC-REC-09/port-again", entry.entry.incarnation, now));
   return engine != nullptr && engine->slot() == entry.entry.slot ? engine : nullptr;
 }
