@@ -100,7 +100,7 @@ std::vector<std::string> HandshakesOf(const std::function<void()>& act) {
 TEST(Fleet, OnlyAReplacedPeerBindsAgain) {
   using Handshakes = std::vector<std::string>;
   for (const char* const transport : {"shm", "loopback"}) {
-    Fleet fleet({.transport = transport});
+    Fleet fleet({.tp_size = 2, .transport = transport});  // each engine is fed by both policy workers
     const auto sync = [&fleet] {
       const rpc::SyncReport report = fleet.Sync();
       EXPECT_TRUE(report.status.ok()) << Describe(report);
