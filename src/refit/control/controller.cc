@@ -117,82 +117,23 @@ void Controller::Handle(const ControllerEvent& event, Instant now, ControllerEff
   if (stopped_) {
     return;
   }
-  if (const auto* appended = std::get_if<Appended>(&event)) {
-    OnAppended(*appended, now);
-  } else if (const auto* agent = std::get_if<AgentRegistered>(&event)) {
-    OnAgentRegistered(agent->member, now);
-  } else if (const auto* agent_gone = std::get_if<AgentGone>(&event)) {
-    OnAgentGone(*agent_gone, now);
-  } else if (const auto* failed = std::get_if<LaunchFailed>(&event)) {
-    const auto slot = slots_.find(failed->slot);
-    if (slot != slots_.end() && slot->second.launch == failed->launch) {
-      if (fleet::Recovery* recovery = RecoveryOf(failed->slot); recovery != nullptr) {
-        fleet::RecoveryEffects effects;
-        recovery->OnLaunchFailed(failed->slot, failed->status, effects);
-        CarryOut(std::move(effects), now);
-      }
-    }
-  } else if (const auto* shut = std::get_if<ShutDownEnded>(&event)) {
-    const auto slot = slots_.find(shut->slot);
-    if (slot != slots_.end() && slot->second.kill.has_value() && slot->second.incarnation == shut->incarnation) {
-      fleet::KillPathEffects effects;
-      slot->second.kill->OnShutDown(now, effects);
-      CarryOut(shut->slot, std::move(effects), now);
-    }
-  } else if (const auto* killed = std::get_if<KillEnded>(&event)) {
-    const auto slot = slots_.find(killed->slot);
-    if (slot != slots_.end() && slot->second.incarnation == killed->incarnation) {
-      if (slot->second.kill.has_value()) {
-        fleet::KillPathEffects effects;
-        slot->second.kill->OnKilled(killed->confirmed, effects);
-        CarryOut(killed->slot, std::move(effects), now);
-      } else if (killed->confirmed && slot->second.state == fleet::SlotState::kZombie) {
-        Lose(killed->slot, killed->incarnation, Unavailable("its kill was confirmed late"), Death::kConfirmed, now);
-      }
-    }
-  } else if (const auto* probe = std::get_if<ProbeEnded>(&event)) {
-    fleet::HealthEffects effects;
-    health_.OnProbeEnded(probe->slot, probe->incarnation, probe->probe, probe->status, now, effects);
-    CarryOut(std::move(effects), now);
-  } else if (const auto* served = std::get_if<RequestServed>(&event)) {
-    fleet::HealthEffects effects;
-    health_.OnRequest(served->slot, served->incarnation,
-                      served->succeeded ? OkStatus() : Unavailable("a request failed"), effects);
-    CarryOut(std::move(effects), now);
-  } else if (const auto* routed = std::get_if<RouterAnswered>(&event)) {
-    fleet::RouterEffects effects;
-    router_.OnAnswer(routed->call, routed->status, routed->entries, now, effects);
-    CarryOut(std::move(effects), now);
-  } else if (const auto* policy = std::get_if<PolicyRegistered>(&event)) {
-    OnPolicyRegistered(policy->member, now);
-  } else if (const auto* policy_gone = std::get_if<PolicyGone>(&event)) {
-    OnPolicyGone(*policy_gone, now);
-  } else if (const auto* request = std::get_if<SyncRequested>(&event)) {
-    OnSyncRequested(*request, now);
-  } else if (const auto* cancel = std::get_if<SyncCancelled>(&event)) {
-    OnSyncCancelled(*cancel, now);
-  } else if (const auto* checked = std::get_if<TermChecked>(&event)) {
-    static_cast<void>(Superseded(checked->term));
-  } else if (std::holds_alternative<HashesTaken>(event)) {
-    ReturnLeases();
-  } else if (const auto* added = std::get_if<SlotAdded>(&event)) {
-    OnSlotAdded(added->slot, now);
-  } else if (const auto* removed = std::get_if<SlotRemoved>(&event)) {
-    OnSlotRemoved(removed->slot, now);
-  } else {
-    const auto& session = std::get<sync::SessionEvent>(event);
-    if (const auto* replied = std::get_if<sync::AgentReplied>(&session)) {
-      OnAgentReplied(*replied, now);
-    } else if (const auto* lost = std::get_if<sync::AgentLost>(&session)) {
-      Lose(lost->slot, lost->incarnation, lost->status, Death::kUnreachable, now);
-    } else if (const auto* answered = std::get_if<sync::PolicyReplied>(&session);
-               answered == nullptr || !Superseded(answered->reply.highest_term)) {
-      Forward(session, now);
-    }
-  }
+  std::visit([this, now](const auto& one) { On(one, now); }, event);
   Advance(now);
   Flush(out);
 }
+
+void Controller::On(const sync::SessionEvent& event, Instant now) {
+  if (const auto* replied = std::get_if<sync::AgentReplied>(&event)) {
+    OnAgentReplied(*replied, now);
+  } else if (const auto* lost = std::get_if<sync::AgentLost>(&event)) {
+    Lose(lost->slot, lost->incarnation, lost->status, Death::kUnreachable, now);
+  } else if (const auto* answered = std::get_if<sync::PolicyReplied>(&event);
+             answered == nullptr || !Superseded(answered->reply.highest_term)) {
+    Forward(event, now);
+  }
+}
+
+void Controller::On(const TermChecked& event, Instant /*now*/) { static_cast<void>(Superseded(event.term)); }
 
 void Controller::HandleDeadline(Instant now, ControllerEffects& out) {
   if (stopped_) {
@@ -237,7 +178,7 @@ Instant Controller::next_deadline() const {
 
 // ---- one request at a time
 
-void Controller::OnSyncRequested(const SyncRequested& event, Instant now) {
+void Controller::On(const SyncRequested& event, Instant now) {
   if (event.request_id.empty()) {
     fresh_.emplace_back(SyncAnswered{event.request_id,
                                      InvalidArgument("a sync without a request id", "give each sync an id of its own"),
@@ -281,7 +222,7 @@ void Controller::OnSyncRequested(const SyncRequested& event, Instant now) {
   }
 }
 
-void Controller::OnSyncCancelled(const SyncCancelled& event, Instant now) {
+void Controller::On(const SyncCancelled& event, Instant now) {
   if (!request_.has_value() || request_->id != event.request_id) {
     return;
   }
@@ -335,7 +276,7 @@ void Controller::Write(Record record, Instant now) {
   fresh_.emplace_back(Append{next_append_++, std::move(record)});
 }
 
-void Controller::OnAppended(const Appended& event, Instant now) {
+void Controller::On(const Appended& event, Instant now) {
   if (appends_.empty() || appends_.front().append != event.append) {
     return;
   }

@@ -278,9 +278,11 @@ class Controller {
   };
 
   // controller.cc: requests, the journal's gate, the latch.
-  void OnSyncRequested(const SyncRequested& event, Instant now);
-  void OnSyncCancelled(const SyncCancelled& event, Instant now);
-  void OnAppended(const Appended& event, Instant now);
+  void On(const SyncRequested& event, Instant now);
+  void On(const SyncCancelled& event, Instant now);
+  void On(const Appended& event, Instant now);
+  void On(const TermChecked& event, Instant now);
+  void On(const sync::SessionEvent& event, Instant now);
   void Answer(const Request& request, const Status& status, const std::optional<sync::Outcome>& outcome);
   void EndRequest(const Status& status, const std::optional<sync::Outcome>& outcome, Instant now);
   void Write(Record record, Instant now);
@@ -305,19 +307,25 @@ class Controller {
   void OnCommit(const sync::AppendCommit& commit, Instant now);
   void OnCommitted(Instant now);
   void OnFinished(const sync::Outcome& outcome, Instant now);
-  void ReturnLeases();
+  void On(const HashesTaken& event, Instant now);
 
   // controller_fleet.cc: who is here, and what happens to a slot.
-  void OnAgentRegistered(const sync::EngineMember& member, Instant now);
+  void On(const AgentRegistered& event, Instant now);
   void OnHeardAgain(SlotIndex index, Slot& slot, Instant now);
   void OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMember& member, Instant now);
-  void OnAgentGone(const AgentGone& event, Instant now);
+  void On(const AgentGone& event, Instant now);
+  void On(const LaunchFailed& event, Instant now);
+  void On(const ShutDownEnded& event, Instant now);
+  void On(const KillEnded& event, Instant now);
+  void On(const ProbeEnded& event, Instant now);
+  void On(const RequestServed& event, Instant now);
+  void On(const RouterAnswered& event, Instant now);
   void OnAgentReplied(const sync::AgentReplied& event, Instant now);
   void OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const sync::AgentReply& reply, Instant now);
-  void OnPolicyRegistered(const sync::PolicyMember& member, Instant now);
-  void OnPolicyGone(const PolicyGone& event, Instant now);
-  void OnSlotAdded(SlotIndex index, Instant now);
-  void OnSlotRemoved(SlotIndex index, Instant now);
+  void On(const PolicyRegistered& event, Instant now);
+  void On(const PolicyGone& event, Instant now);
+  void On(const SlotAdded& event, Instant now);
+  void On(const SlotRemoved& event, Instant now);
   void Reconcile(SlotIndex index, Slot& slot, const sync::AgentReply& reply, Instant now);
   void SendErrand(SlotIndex index, Slot& slot, Errand errand, sync::AgentCommandKind kind, WeightVersion version);
   void Enter(SlotIndex index, Slot& slot, fleet::SlotState state, std::string reason = {});

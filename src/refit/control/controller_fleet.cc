@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens to a slot: somebody registers, is lost, is killed, launched again, adopted. Every change of state goes
-// through Enter.
+// What becomes of a slot: its life serves, is lost, is killed, is launched again. Every change of state goes through
+// Enter.
 
 #include <algorithm>
 #include <utility>
@@ -48,301 +48,6 @@ void Controller::EnterServing(SlotIndex index, Slot& slot, Instant now) {
   }
   if (options_.use_fault_tolerance && !request_.has_value()) {  // else when the request has ended
     health_.Enable(index, slot.incarnation, now);
-  }
-}
-
-// ---- registration
-
-void Controller::OnAgentRegistered(const sync::EngineMember& member, Instant now) {
-  const auto found = slots_.find(member.slot);
-  if (found == slots_.end()) {
-    return;  // a slot that the configuration does not name takes no part
-  }
-  Slot& slot = found->second;
-  const bool past = std::find(slot.past.begin(), slot.past.end(), member.incarnation) != slot.past.end();
-  const bool known = slot.incarnation == member.incarnation;
-  if (past || slot.state == SlotState::kRetired || (slot.removed && !known)) {
-    return;  // that life is over, whatever is still heard of it
-  }
-  if (known && slot.state != SlotState::kEmpty && slot.state != SlotState::kLaunching) {
-    return OnHeardAgain(member.slot, slot, now);
-  }
-  if (!known && slot.state != SlotState::kEmpty && slot.state != SlotState::kLaunching) {
-    // Whoever launches a life has buried the one before.
-    Lose(member.slot, slot.incarnation, Unavailable("a new incarnation took its slot"), Death::kConfirmed, now);
-  }
-  if (slot.state == SlotState::kRetired) {
-    return;
-  }
-  if (!known && slot.adopting && slot.in_traffic) {
-    LeaveTraffic(member.slot, slot, now);  // the life that the journal names is dead
-    slot.in_traffic = false;
-  }
-  OnLaunched(member.slot, slot, member, now);
-}
-
-// The same life once more. What we know of it is newer, and quarantine is final (C14): but it can be reached again.
-void Controller::OnHeardAgain(SlotIndex index, Slot& slot, Instant now) {
-  if (slot.state == SlotState::kZombie) {
-    slot.launch_at = now;  // its kill is tried again
-  } else if (slot.state == SlotState::kKilling && !slot.kill.has_value()) {
-    SendErrand(index, slot, Errand::kKill, AgentCommandKind::kKill, WeightVersion(0));
-  }
-}
-
-void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMember& member, Instant now) {
-  slot.launch_at = kNever;
-  slot.expected_until = kNever;
-  if (slot.state == SlotState::kEmpty) {
-    Enter(index, slot, SlotState::kLaunching);
-  }
-  slot.incarnation = member.incarnation;
-  slot.member = member;
-  slot.attached = member.attached;
-  slot.next_seq = CommandSeq(1);
-  slot.errands.clear();
-  slot.catch_ups = 0;
-  slot.version = WeightVersion(0);  // launch weights: STALE until a refit or a catch-up has reached it
-  slot.digest = {};
-  slot.last_error.clear();
-  slot.adopting = false;
-  Enter(index, slot, SlotState::kStale);
-  unbound_.insert(index);
-  if (options_.use_fault_tolerance) {
-    health_.Watch(index, slot.incarnation, now);
-  }
-  if (REFIT_MUTANT("RX-COMMIT-08/admit-at-boot", false, true)) {
-    fleet::RouterEffects effects;
-    slot.in_traffic = true;
-    router_.Want(index, slot.incarnation, now, effects);
-    CarryOut(std::move(effects), now);
-  }
-  if (fleet::Recovery* recovery = RecoveryOf(index); recovery != nullptr) {
-    fleet::RecoveryEffects effects;
-    recovery->OnLaunched(index, member.incarnation, now, effects);
-    CarryOut(std::move(effects), now);
-  }
-  const bool fresh =
-      !succeeds_ && member.attempt == AttemptId{} && member.residue == sync::Residue::Old(WeightVersion(0));
-  if (!fresh && slot.member.has_value() && RecoveryOf(index) == nullptr) {
-    // It served another controller: this one is heard first, and told what it holds (RX-JRNL-04).
-    slot.adopting = true;
-    SendErrand(index, slot, Errand::kFence, AgentCommandKind::kAbort, WeightVersion(0));
-  }
-}
-
-void Controller::OnAgentGone(const AgentGone& event, Instant now) {
-  Lose(event.slot, event.incarnation, event.status, event.confirmed_dead ? Death::kConfirmed : Death::kUnreachable,
-       now);
-}
-
-void Controller::OnPolicyRegistered(const sync::PolicyMember& member, Instant now) {
-  const auto found = policies_.find(member.rank);
-  if (found == policies_.end()) {
-    return;
-  }
-  Worker& worker = found->second;
-  const bool replaces = worker.member.has_value() && worker.member->incarnation != member.incarnation;
-  if (!worker.member.has_value() || replaces) {
-    worker.next_seq = CommandSeq(1);
-  }
-  worker.member = member;
-  if (replaces) {
-    Forward(sync::PolicyLost{member.rank, Unavailable("a new incarnation took its rank")}, now);
-  }
-  for (const auto& [index, slot] : slots_) {
-    const bool linked =
-        slot.member.has_value() &&
-        std::all_of(slot.member->links.begin(), slot.member->links.end(), [&member](const sync::StreamSource& link) {
-          return link.policy != member.rank || link.incarnation == member.incarnation;
-        });
-    if (slot.member.has_value() && !linked) {
-      unbound_.insert(index);
-    }
-  }
-}
-
-void Controller::OnPolicyGone(const PolicyGone& event, Instant now) {
-  const auto found = policies_.find(event.rank);
-  if (found == policies_.end() || !found->second.member.has_value() ||
-      found->second.member->incarnation != event.incarnation) {
-    return;
-  }
-  found->second.member.reset();
-  Forward(sync::PolicyLost{event.rank, event.status}, now);
-}
-
-void Controller::OnSlotAdded(SlotIndex index, Instant now) {
-  const auto [found, added] = slots_.try_emplace(index, Slot(options_.restarts));
-  if (!added) {
-    return;  // known, or retired: a number is never used again in a run (RX-MEM-05)
-  }
-  if (options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow) {
-    found->second.launch_at = now;
-  }
-}
-
-void Controller::OnSlotRemoved(SlotIndex index, Instant now) {
-  const auto found = slots_.find(index);
-  if (found == slots_.end() || found->second.removed || found->second.state == SlotState::kRetired) {
-    return;
-  }
-  Slot& slot = found->second;
-  slot.removed = true;
-  if (slot.state == SlotState::kEmpty && !slot.adopting) {
-    return Reschedule(index, slot, now);
-  }
-  const Status removed = Aborted("the slot is removed");
-  if (fleet::Recovery* recovery = RecoveryOf(index); recovery != nullptr && slot.state == SlotState::kLaunching) {
-    fleet::RecoveryEffects effects;
-    recovery->OnLaunchFailed(index, removed, effects);
-    return CarryOut(std::move(effects), now);
-  }
-  Lose(index, slot.incarnation, removed, Death::kWanted, now);
-}
-
-// ---- commands outside a session
-
-void Controller::SendErrand(SlotIndex index, Slot& slot, Errand errand, AgentCommandKind kind, WeightVersion version) {
-  sync::AgentCommand command;
-  const AttemptId attempt = slot.member.has_value() ? slot.member->attempt : AttemptId{};
-  command.stamp = {options_.run, options_.term, slot.next_seq, attempt, version, slot.incarnation};
-  command.kind = kind;
-  command.budget = options_.command_budget;
-  command.digest = committed_digest_;
-  slot.errands.emplace(slot.next_seq, errand);
-  slot.next_seq = slot.next_seq.Next();
-  fresh_.emplace_back(sync::SendToAgent{index, std::move(command)});
-}
-
-void Controller::OnAgentReplied(const sync::AgentReplied& event, Instant now) {
-  if (Superseded(event.reply.highest_term)) {
-    return;
-  }
-  const auto found = slots_.find(event.slot);
-  if (found == slots_.end()) {
-    return;
-  }
-  Slot& slot = found->second;
-  const sync::Stamp& stamp = event.reply.stamp;
-  const auto errand = slot.errands.find(stamp.seq);
-  const bool ours = stamp.term == options_.term && stamp.incarnation == slot.incarnation;
-  if (errand == slot.errands.end() || !ours) {
-    return Forward(event, now);
-  }
-  const Errand what = errand->second;
-  slot.errands.erase(errand);
-  if (what == Errand::kKill) {
-    return OnDead(event.slot, slot, true, now);
-  }
-  if (what == Errand::kHold && slot.state == SlotState::kRetired) {
-    if (event.reply.kind == sync::ReplyKind::kDone) {
-      slot.in_traffic = false;
-      Forward(sync::OutOfTraffic{event.slot, slot.incarnation}, now);
-    }
-    return;
-  }
-  if (!event.reply.retryable_in_place || event.reply.residue.kind == sync::ResidueKind::kUnknown) {
-    return Lose(event.slot, slot.incarnation, event.reply.status, Death::kWanted, now);
-  }
-  OnErrandDone(event.slot, slot, what, event.reply, now);
-}
-
-void Controller::OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const sync::AgentReply& reply, Instant now) {
-  const bool done = reply.kind == sync::ReplyKind::kDone;
-  switch (errand) {
-    case Errand::kFence:
-      if (slot.adopting) {
-        Reconcile(index, slot, reply, now);
-      }
-      return;
-    case Errand::kHold:
-      slot.adopting = false;
-      slot.member->serving = false;
-      if (!done) {
-        Lose(index, slot.incarnation, reply.status.WithContext("attached, and cannot be paused"), Death::kWanted, now);
-      }
-      return;
-    case Errand::kResume:
-    case Errand::kActivate:
-      slot.adopting = false;
-      slot.member->residue = reply.residue;
-      slot.member->serving = done;
-      if (done) {
-        EnterServing(index, slot, now);
-      }
-      return;  // else it stays paused: a catch-up, or the next refit
-    case Errand::kRelease:
-      if (done) {
-        return SendErrand(index, slot, Errand::kOnload, AgentCommandKind::kOnloadWeights, WeightVersion(0));
-      }
-      [[fallthrough]];
-    case Errand::kOnload:
-      if (fleet::Recovery* recovery = RecoveryOf(index); recovery != nullptr) {
-        fleet::RecoveryEffects effects;
-        recovery->OnOffloaded(index, slot.incarnation, done ? OkStatus() : reply.status, effects);
-        CarryOut(std::move(effects), now);
-      }
-      return;
-    case Errand::kKill: return;
-  }
-}
-
-// The table of contract §II.9: the last record of the journal against what the agent says.
-void Controller::Reconcile(SlotIndex index, Slot& slot, const sync::AgentReply& reply, Instant now) {
-  const sync::Residue& residue = reply.residue;
-  slot.member->residue = residue;
-  slot.member->serving = reply.serving;
-  slot.member->attempt = reply.attempt;
-  slot.member->links.clear();  // they are asked for again; what is bound stays bound
-  slot.version = residue.kind == sync::ResidueKind::kOld ? residue.version : WeightVersion(0);
-  slot.adopting = false;
-  const bool current = committed_ > WeightVersion(0) && residue.version == committed_;
-  const auto take = [&](std::initializer_list<SlotState> states) {
-    for (const SlotState state : states) {
-      Enter(index, slot, state);
-    }
-  };
-  switch (residue.kind) {
-    case sync::ResidueKind::kOld:
-      if (committed_ == WeightVersion(0) && residue.version == committed_ && !reply.serving) {
-        slot.adopting = true;
-        return SendErrand(index, slot, Errand::kResume, AgentCommandKind::kResumeOld, committed_);
-      }
-      if (!current) {
-        return;  // STALE: never resumed; a catch-up, or the next refit
-      }
-      if (residue.digest != committed_digest_) {
-        return Lose(index, slot.incarnation, DataLoss("it serves other weights than the committed ones"),
-                    Death::kWanted, now);
-      }
-      take({SlotState::kBound, SlotState::kUpdating, SlotState::kComplete, SlotState::kServing});
-      if (reply.serving) {
-        return EnterServing(index, slot, now);
-      }
-      Enter(index, slot, SlotState::kPaused);
-      slot.adopting = true;
-      return SendErrand(index, slot, Errand::kResume, AgentCommandKind::kResumeOld, committed_);
-    case sync::ResidueKind::kComplete: {
-      take({SlotState::kBound, SlotState::kUpdating, SlotState::kComplete});
-      const auto member = members_.find(index);
-      const bool is_member = member != members_.end() && member->second.incarnation == slot.incarnation &&
-                             member->second.attempt == residue.attempt;
-      if (!current) {
-        return;  // held: a new attempt when somebody asks
-      }
-      if (REFIT_MUTANT("RX-JRNL-04/activate-any-digest", residue.digest != committed_digest_, false)) {
-        return Lose(index, slot.incarnation, DataLoss("it holds other weights than the committed ones"), Death::kWanted,
-                    now);
-      }
-      if (is_member) {
-        slot.adopting = true;
-        SendErrand(index, slot, Errand::kActivate, AgentCommandKind::kActivate, committed_);
-      }
-      return;
-    }
-    case sync::ResidueKind::kMixed: return take({SlotState::kBound});
-    case sync::ResidueKind::kUnknown: return;
   }
 }
 
@@ -604,6 +309,63 @@ void Controller::CarryOut(fleet::RecoveryEffects effects, Instant now) {
       }
     }
   }
+}
+
+// ---- what hosts answer
+
+void Controller::On(const LaunchFailed& event, Instant now) {
+  const auto slot = slots_.find(event.slot);
+  fleet::Recovery* const recovery = RecoveryOf(event.slot);
+  if (slot == slots_.end() || slot->second.launch != event.launch || recovery == nullptr) {
+    return;
+  }
+  fleet::RecoveryEffects effects;
+  recovery->OnLaunchFailed(event.slot, event.status, effects);
+  CarryOut(std::move(effects), now);
+}
+
+void Controller::On(const ShutDownEnded& event, Instant now) {
+  const auto slot = slots_.find(event.slot);
+  if (slot == slots_.end() || !slot->second.kill.has_value() || slot->second.incarnation != event.incarnation) {
+    return;
+  }
+  fleet::KillPathEffects effects;
+  slot->second.kill->OnShutDown(now, effects);
+  CarryOut(event.slot, std::move(effects), now);
+}
+
+void Controller::On(const KillEnded& event, Instant now) {
+  const auto slot = slots_.find(event.slot);
+  if (slot == slots_.end() || slot->second.incarnation != event.incarnation) {
+    return;
+  }
+  if (slot->second.kill.has_value()) {
+    fleet::KillPathEffects effects;
+    slot->second.kill->OnKilled(event.confirmed, effects);
+    return CarryOut(event.slot, std::move(effects), now);
+  }
+  if (event.confirmed && slot->second.state == SlotState::kZombie) {
+    Lose(event.slot, event.incarnation, Unavailable("its kill was confirmed late"), Death::kConfirmed, now);
+  }
+}
+
+void Controller::On(const ProbeEnded& event, Instant now) {
+  fleet::HealthEffects effects;
+  health_.OnProbeEnded(event.slot, event.incarnation, event.probe, event.status, now, effects);
+  CarryOut(std::move(effects), now);
+}
+
+void Controller::On(const RequestServed& event, Instant now) {
+  fleet::HealthEffects effects;
+  health_.OnRequest(event.slot, event.incarnation, event.succeeded ? OkStatus() : Unavailable("a request failed"),
+                    effects);
+  CarryOut(std::move(effects), now);
+}
+
+void Controller::On(const RouterAnswered& event, Instant now) {
+  fleet::RouterEffects effects;
+  router_.OnAnswer(event.call, event.status, event.entries, now, effects);
+  CarryOut(std::move(effects), now);
 }
 
 // ---- monitor and router

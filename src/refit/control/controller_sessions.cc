@@ -44,7 +44,8 @@ void Controller::AdvanceRequest(Instant now) {
                       std::nullopt, now);
   }
   const bool recovers = options_.profile.recover_when == sync::RecoverWhen::kSync;
-  if ((recovers && !Quieted(now)) || !AliveChecked(now) || !Recovered(now) || !request_.has_value()) {
+  if ((REFIT_MUTANT("RC-REC-01/skip", recovers, false) && !Quieted(now)) || !AliveChecked(now) || !Recovered(now) ||
+      !request_.has_value()) {
     return;
   }
   if (std::any_of(slots_.begin(), slots_.end(), [](const auto& each) { return each.second.adopting; })) {
@@ -373,7 +374,7 @@ void Controller::OnFinished(const sync::Outcome& outcome, Instant now) {
   }
 }
 
-void Controller::ReturnLeases() {
+void Controller::On(const HashesTaken& /*event*/, Instant /*now*/) {
   if (!leased_.has_value() || session_.has_value()) {
     return;
   }

@@ -3,6 +3,8 @@
 
 #include "refit/sync/envelope.h"
 
+#include <algorithm>
+
 #include "refit/base/mutant.h"
 
 namespace refit::sync {
@@ -75,6 +77,9 @@ std::vector<Operation> CallsOf(AgentCommandKind kind, const EngineFacts& facts) 
       // Before anything generates: samples are attributed by the label (RX-ONCE-04).
       AddIf(facts.version_label == VersionLabel::kAtActivation, Operation::kLabel, calls);
       AddWake(facts, calls);
+      if (REFIT_MUTANT("RX-ONCE-04/label-after-resume", false, true)) {
+        std::rotate(calls.begin(), calls.begin() + 1, calls.end());
+      }
       break;
     case Kind::kResumeOld:
       AddIf(REFIT_MUTANT("RC-TEST-04/2-end-outside-its-guard", facts.begun, facts.has_sessions) &&

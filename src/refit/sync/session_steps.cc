@@ -241,7 +241,7 @@ bool Session::Equivocates() const {
 // ---- the next attempt
 
 void Session::AdvanceFencing(Instant now, SessionEffects& out) {
-  if (AbortEverybody(now, out)) {
+  if (AbortEverybody(now, out) && REFIT_MUTANT("RX-XFER-05/not-awaited", true, false)) {
     return;
   }
   if (AllSent() && !root_.has_value() && Verify().ok()) {
