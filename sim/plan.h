@@ -116,6 +116,8 @@ struct Plan {
 
 // Faults of many kinds are rarely survived together, so each seed draws from a few (swarm testing).
 Plan DrawPlan(std::uint64_t seed);
+// The same fleet with faults of these kinds only, and at least one.
+Plan DrawPlanOf(std::uint64_t seed, const std::vector<FaultKind>& kinds);
 
 // OK where a configuration would be accepted and every fault names somebody who is there.
 Status CheckPlan(const Plan& plan);

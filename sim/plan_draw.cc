@@ -168,6 +168,17 @@ Fault DrawFault(Dice& dice, const Plan& plan, const FaultRow& row) {
   return fault;
 }
 
+void DrawFaults(Dice& dice, const std::vector<const FaultRow*>& kinds, std::uint32_t count, Plan& plan) {
+  bool added = false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const FaultRow& row = *kinds[dice.Between(0, static_cast<std::uint32_t>(kinds.size()) - 1)];
+    if (row.kind == FaultKind::kAddSlot && std::exchange(added, true)) {
+      continue;  // one more place is enough
+    }
+    plan.faults.push_back(DrawFault(dice, plan, row));
+  }
+}
+
 }  // namespace
 
 Plan DrawPlan(std::uint64_t seed) {
@@ -176,15 +187,20 @@ Plan DrawPlan(std::uint64_t seed) {
   plan.seed = seed;
   DrawSizes(dice, plan);
   const std::vector<const FaultRow*> kinds = DrawKinds(dice, plan);
-  const std::uint32_t faults = kinds.empty() ? 0 : dice.Between(0, 6);
-  bool added = false;
-  for (std::uint32_t i = 0; i < faults; ++i) {
-    const FaultRow& row = *kinds[dice.Between(0, static_cast<std::uint32_t>(kinds.size()) - 1)];
-    if (row.kind == FaultKind::kAddSlot && std::exchange(added, true)) {
-      continue;  // one more place is enough
-    }
-    plan.faults.push_back(DrawFault(dice, plan, row));
+  DrawFaults(dice, kinds, kinds.empty() ? 0 : dice.Between(0, 6), plan);
+  return plan;
+}
+
+Plan DrawPlanOf(std::uint64_t seed, const std::vector<FaultKind>& kinds) {
+  Dice dice(seed);
+  Plan plan;
+  plan.seed = seed;
+  DrawSizes(dice, plan);
+  std::vector<const FaultRow*> rows;
+  for (const FaultKind kind : kinds) {
+    rows.push_back(&RowOf(kind));
   }
+  DrawFaults(dice, rows, dice.Between(1, 6), plan);
   return plan;
 }
 

@@ -10,6 +10,7 @@
 #include "refit/base/check.h"
 #include "refit/base/mutant.h"
 #include "refit/base/str.h"
+#include "sim/fault_table.h"
 
 namespace refit::sim {
 namespace {
@@ -42,6 +43,18 @@ Result<Checkers> CheckersOf(std::string_view text) {
   return checkers;
 }
 
+Result<std::vector<FaultKind>> KindsOf(std::string_view text) {
+  std::vector<FaultKind> kinds;
+  for (const std::string& name : Split(text, ",")) {
+    const auto row = std::ranges::find(FaultTable(), std::string_view(name), &FaultRow::name);
+    if (row == FaultTable().end()) {
+      return InvalidArgument(StrCat("there is no fault ", name), "names are those of refit-sim --seeds");
+    }
+    kinds.push_back(row->kind);
+  }
+  return kinds;
+}
+
 Result<PlantedRow> RowFrom(const std::vector<std::string>& words) {
   PlantedRow row;
   if (words.size() < 4) {
@@ -56,6 +69,11 @@ Result<PlantedRow> RowFrom(const std::vector<std::string>& words) {
     return InvalidArgument(StrCat("'", words[3], "' is no number of runs"), "write a budget, like 20000");
   }
   for (std::size_t i = 4; i < words.size(); ++i) {
+    constexpr std::string_view kFaults = "faults=";
+    if (words[i].starts_with(kFaults)) {
+      REFIT_ASSIGN_OR_RETURN(row.faults, KindsOf(words[i].substr(kFaults.size())));
+      continue;
+    }
     row.settings += words[i] + "\n";
     std::replace(row.settings.begin(), row.settings.end(), '=', ' ');
   }
@@ -86,14 +104,11 @@ Result<std::vector<PlantedRow>> ParsePlanted(std::string_view text) {
   return rows;
 }
 
-Plan DrawPlanWith(std::uint64_t seed, std::string_view settings) {
-  const Plan drawn = DrawPlan(seed);
-  if (settings.empty()) {
-    return drawn;
-  }
+Plan DrawPlanOf(std::uint64_t seed, const PlantedRow& row) {
+  const Plan drawn = row.faults.empty() ? DrawPlan(seed) : DrawPlanOf(seed, row.faults);
   Plan plan = drawn;
   plan.faults.clear();
-  const auto override = [&] { REFIT_CHECK(ReadInto(settings, plan).ok(), "ParsePlanted has read these settings"); };
+  const auto override = [&] { REFIT_CHECK(ReadInto(row.settings, plan).ok(), "ParsePlanted has read these settings"); };
   override();
   if (!CheckPlan(plan).ok()) {  // strict and the sizes that were drawn
     plan.engines = 2;
@@ -118,7 +133,7 @@ PlantedResult RunPlanted(const PlantedRow& row, std::uint32_t jobs, RunResult (*
   options.on = row.by;
   options.stop_after = 1;
   options.run = run;
-  options.draw = [&row](std::uint64_t seed) { return DrawPlanWith(seed, row.settings); };
+  options.draw = [&row](std::uint64_t seed) { return DrawPlanOf(seed, row); };
   mutant::ChooseAll(row.mutants);
   const Batch search = RunBatch(options);
   result.runs = search.totals.runs;
@@ -127,9 +142,9 @@ PlantedResult RunPlanted(const PlantedRow& row, std::uint32_t jobs, RunResult (*
     result.found = result.found || named;
     (named ? result.by : result.other) = failure;
   }
-  // The seeds up to the one that showed it, and as many again: enough to meet it elsewhere, and bounded.
+  // The seeds up to the one that showed it, within reason.
   options.on = ~row.by;
-  options.seeds = std::min(row.budget, std::max<std::uint64_t>(2 * result.runs, 500));
+  options.seeds = std::min(row.budget, std::clamp<std::uint64_t>(result.runs, 300, 2000));
   const Batch others = RunBatch(options);
   mutant::ChooseAll({});
   result.others = others.totals.runs;

@@ -3,8 +3,8 @@
 //
 // Planted bugs (settled C19): a simulator that nobody has seen fail proves nothing. A row of sim/planted/*.txt is
 //
-//   NAME MUTANTS CHECKERS BUDGET [SETTING=VALUE …]
-//   M1+M6 RX-ID-01/no-term+RX-COMMIT-04/any-digest INV-1,INV-2 20000 link=on
+//   NAME MUTANTS CHECKERS BUDGET [SETTING=VALUE …] [faults=KIND,KIND]
+//   M1+M6 RX-ID-01/no-term+RX-COMMIT-04/any-digest INV-1,INV-2 20000 link=on faults=freeze-controller
 //
 // Within that many runs one of the named checkers must report it; with those off nobody may.
 
@@ -27,7 +27,8 @@ struct PlantedRow {
   Checkers by;
   std::string by_text;
   std::uint64_t budget = 0;
-  std::string settings;  // lines of a plan that go before what is drawn
+  std::string settings;           // lines of a plan that go before what is drawn
+  std::vector<FaultKind> faults;  // drawn; none: of every kind
 };
 Result<std::vector<PlantedRow>> ParsePlanted(std::string_view text);
 
@@ -44,7 +45,7 @@ struct PlantedResult {
 PlantedResult RunPlanted(const PlantedRow& row, std::uint32_t jobs,
                          RunResult (*run)(const Plan&, const RunOptions&) = Run);
 
-// The drawn plan with these settings, without the faults that they make impossible.
-Plan DrawPlanWith(std::uint64_t seed, std::string_view settings);
+// The plan of that row: with its settings, without the faults that they make impossible.
+Plan DrawPlanOf(std::uint64_t seed, const PlantedRow& row);
 
 }  // namespace refit::sim

@@ -68,16 +68,32 @@ TEST(Planted, ARowThatForgetsACheckerFails) {
 }
 
 TEST(Planted, SettingsGoBeforeWhatIsDrawn) {
+  PlantedRow row;
+  row.settings = "link off\nengines 2\nprofile resilient\n";
+  PlantedRow strict;
+  strict.settings = "profile strict\n";
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    const Plan plan = DrawPlanWith(seed, "link off\nengines 2\nprofile resilient\n");
+    const Plan plan = DrawPlanOf(seed, row);
     EXPECT_FALSE(plan.link);
     EXPECT_EQ(plan.engines, 2U);
     EXPECT_FALSE(plan.strict);
     EXPECT_TRUE(CheckPlan(plan).ok()) << CheckPlan(plan).ToString();
-    const Plan strict = DrawPlanWith(seed, "profile strict\n");
-    EXPECT_TRUE(strict.strict);
-    EXPECT_TRUE(CheckPlan(strict).ok()) << CheckPlan(strict).ToString();
+    EXPECT_TRUE(CheckPlan(DrawPlanOf(seed, strict)).ok()) << CheckPlan(DrawPlanOf(seed, strict)).ToString();
   }
+}
+
+TEST(Planted, OnlyFaultsThatTheRowNamesAreDrawn) {
+  const PlantedRow row = ParsePlanted("M first/a INV-2 200 link=on faults=late-read,kill-engine")->front();
+  std::size_t drawn = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    for (const Fault& fault : DrawPlanOf(seed, row).faults) {
+      EXPECT_TRUE(fault.kind == FaultKind::kLateRead || fault.kind == FaultKind::kKillEngine);
+      ++drawn;
+    }
+  }
+  EXPECT_GT(drawn, 300U);
+  EXPECT_NE(ParsePlanted("M first/a INV-2 200 faults=bad-luck").status().message().find("no fault bad-luck"),
+            std::string::npos);
 }
 
 }  // namespace
