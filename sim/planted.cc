@@ -63,7 +63,9 @@ Result<PlantedRow> RowFrom(const std::vector<std::string>& words) {
   row.name = words[0];
   row.mutants = Split(words[1], "+");
   row.by_text = words[2];
-  REFIT_ASSIGN_OR_RETURN(row.by, CheckersOf(words[2]));
+  const std::size_t bar = std::min(words[2].find('|'), words[2].size());
+  REFIT_ASSIGN_OR_RETURN(row.by, CheckersOf(std::string_view(words[2]).substr(0, bar)));
+  REFIT_ASSIGN_OR_RETURN(row.also, CheckersOf(std::string_view(words[2]).substr(std::min(bar + 1, words[2].size()))));
   const auto [end, error] = std::from_chars(words[3].data(), words[3].data() + words[3].size(), row.budget);
   if (error != std::errc() || *end != '\0' || row.budget == 0) {
     return InvalidArgument(StrCat("'", words[3], "' is no number of runs"), "write a budget, like 20000");
@@ -143,7 +145,7 @@ PlantedResult RunPlanted(const PlantedRow& row, std::uint32_t jobs, RunResult (*
     (named ? result.by : result.other) = failure;
   }
   // The seeds up to the one that showed it, within reason.
-  options.on = ~row.by;
+  options.on = ~(row.by | row.also);
   options.seeds = std::min(row.budget, std::clamp<std::uint64_t>(result.runs, 300, 2000));
   const Batch others = RunBatch(options);
   mutant::ChooseAll({});

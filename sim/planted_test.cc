@@ -34,6 +34,16 @@ TEST(Planted, RowsAreRead) {
   EXPECT_EQ(row.by.count(), 2U);
   EXPECT_EQ(row.budget, 200U);
   EXPECT_EQ(row.settings, "link on\ntp 2\n");
+  EXPECT_TRUE(row.also.none());
+}
+
+TEST(Planted, BehindABarStandWhoNeedNotReportIt) {
+  const PlantedRow row = ParsePlanted("M first/a+second/b+third/c S4|INV-2 200")->front();
+  EXPECT_EQ(row.by.count(), 1U);
+  EXPECT_EQ(row.also.count(), 1U);
+  const PlantedResult result = RunPlanted(row, 2, FakeRun);
+  EXPECT_TRUE(result.ok());
+  EXPECT_EQ(result.by.checker, "S4");
 }
 
 TEST(Planted, ARowThatCannotBeReadSaysItsLine) {
