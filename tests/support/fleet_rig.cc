@@ -138,7 +138,11 @@ control::SyncAnswered FleetRig::Sync(const std::string& request_id) {
 }
 
 void FleetRig::RunUntilQuiet() {
-  while (!queue_.empty()) {
+  for (int events = 0; !queue_.empty(); ++events) {
+    if (events > 100000) {
+      violations_.emplace_back("one instant goes on for ever");
+      return queue_.clear();
+    }
     const std::function<void()> event = std::move(queue_.front());
     queue_.pop_front();
     event();
@@ -186,6 +190,7 @@ bool FleetRig::Step() {
   if (former_ != nullptr && former_thawed_) {
     HandDeadline(*former_, Term(term_.value() - 1));
   }
+  RunUntilQuiet();
   return true;
 }
 
@@ -202,7 +207,7 @@ void FleetRig::Run() {
   int steps = 0;
   RunUntilQuiet();
   while ((!goes_on || answered_ < asked_) && Step()) {
-    if (++steps > 20000) {
+    if (++steps > 5000) {
       violations_.emplace_back("time goes on for ever");
       return;
     }
@@ -210,11 +215,18 @@ void FleetRig::Run() {
   RunUntilQuiet();
 }
 
+bool FleetRig::RunUntil(const std::function<bool()>& holds) {
+  for (int tenths = 0; tenths < 600 && !holds(); ++tenths) {
+    RunFor(std::chrono::milliseconds(100));
+  }
+  return holds();
+}
+
 void FleetRig::RunFor(Duration time) {
   const Instant end = now_ + time;
   RunUntilQuiet();
   for (int steps = 0; NextDeadline() <= end && Step(); RunUntilQuiet()) {
-    if (++steps > 20000) {
+    if (++steps > 5000) {
       violations_.emplace_back("time stands still");
       return;
     }

@@ -54,7 +54,8 @@ class FleetRig {
   void Request(const std::string& request_id);  // without running
   void Run();  // until nothing is left to do; where a monitor or a router goes on: until all are answered
   void RunFor(Duration time);
-  void RunUntilQuiet();  // the queue only; time stands still
+  bool RunUntil(const std::function<bool()>& holds);  // within a minute; whether it does
+  void RunUntilQuiet();                               // the queue only; time stands still
 
   EngineDouble& engine(std::uint32_t slot) { return boxes_.at(SlotIndex(slot)).engine; }
   peer::EngineAgent& agent(std::uint32_t slot) { return *boxes_.at(SlotIndex(slot)).agent; }
@@ -76,7 +77,7 @@ class FleetRig {
   // stays where it was: frozen, until ThawFormer lets it go on.
   void TakeOver();
   void ThawFormer() { former_thawed_ = true; }
-  control::Controller& former() { return *former_; }
+  void DeliverToFormer(const control::ControllerEvent& event) { ToSender(event, Term(term_.value() - 1)); }
 
   // Faults and observation points. `before` of a command: return false to drop it.
   std::function<bool(SlotIndex, const sync::AgentCommand&)> on_agent_command;

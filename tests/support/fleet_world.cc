@@ -155,6 +155,8 @@ void FleetRig::CarryOutWorld(const control::ControllerEffect& effect, Term term)
     }
   } else if (const auto* probe = std::get_if<control::ProbeEngine>(&effect)) {
     OnProbe(*probe);
+  } else if (std::holds_alternative<control::CheckTerm>(effect)) {
+    ToSender(control::TermChecked{term_}, term);
   } else if (const auto* routed = std::get_if<control::RouterCall>(&effect)) {
     OnRouterCall(*routed);
   } else if (const auto* changed = std::get_if<control::SlotChanged>(&effect)) {

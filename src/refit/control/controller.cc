@@ -335,14 +335,21 @@ bool Controller::Superseded(Term highest_term) {
 }
 
 void Controller::StopActing(int exit_code, const Status& status) {
+  // Whoever was to be told what is not confirmed, and whoever still waits.
+  std::vector<std::string> waiting = request_.has_value() ? request_->waiting : std::vector<std::string>();
+  const auto add = [&waiting](const ControllerEffect& effect) {
+    if (const auto* answer = std::get_if<SyncAnswered>(&effect); answer != nullptr) {
+      waiting.push_back(answer->request_id);
+    }
+  };
+  std::for_each(fresh_.begin(), fresh_.end(), add);
+  std::for_each(held_.begin(), held_.end(), [&add](const auto& each) { add(each.second); });
   fresh_.clear();
   held_.clear();
   stopped_ = true;
-  if (request_.has_value()) {
-    for (const std::string& id : request_->waiting) {
-      fresh_.emplace_back(SyncAnswered{
-          id, Aborted(StrCat("IN_DOUBT: ", status.message()), "ask again with the same request id"), std::nullopt});
-    }
+  for (const std::string& id : waiting) {
+    fresh_.emplace_back(SyncAnswered{
+        id, Aborted(StrCat("IN_DOUBT: ", status.message()), "ask again with the same request id"), std::nullopt});
   }
   fresh_.emplace_back(Stop{exit_code, status});
   // These go out although an append is not confirmed: they say so.

@@ -246,6 +246,7 @@ class Controller {
     bool in_traffic = false;  // the router may send somebody to that life
     bool removed = false;
     bool spare_charge = false;  // its next restart costs nothing: the failure was not its own (RX-QUAR-05)
+    Incarnation charged;        // the life whose end was charged last
     std::string last_error;
     std::optional<fleet::KillPath> kill;
     fleet::RestartBudget budget;

@@ -224,6 +224,9 @@ void Controller::Reschedule(SlotIndex index, Slot& slot, Instant now) {
     slot.launch_at = now + options_.restarts.max_backoff;
     return;
   }
+  if (!slot.spare_charge) {
+    slot.charged = slot.incarnation;
+  }
   slot.launch_at =
       std::exchange(slot.spare_charge, false) ? now + options_.restarts.first_backoff : slot.budget.Charge(now, prng_);
   if (slot.launch_at == kNever && slot.state == SlotState::kEmpty) {

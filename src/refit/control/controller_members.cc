@@ -114,10 +114,26 @@ void Controller::On(const PolicyRegistered& event, Instant now) {
   }
   Worker& worker = found->second;
   const bool replaces = worker.member.has_value() && worker.member->incarnation != member.incarnation;
-  if (!worker.member.has_value() || replaces) {
+  const bool found_again = !worker.member.has_value();
+  if (found_again || replaces) {
     worker.next_seq = CommandSeq(1);
   }
   worker.member = member;
+  if (found_again && succeeds_) {
+    // It may still send for the controller before this one, to nobody (RX-JRNL-04).
+    sync::PolicyCommand command{.stamp = {.run = options_.run,
+                                          .term = options_.term,
+                                          .seq = worker.next_seq,
+                                          .attempt = {options_.term, attempts_},
+                                          .version = committed_,
+                                          .incarnation = member.incarnation},
+                                .kind = sync::PolicyCommandKind::kAbort,
+                                .budget = options_.command_budget,
+                                .source = {},
+                                .receivers = {}};
+    worker.next_seq = worker.next_seq.Next();
+    fresh_.emplace_back(sync::SendToPolicy{member.rank, std::move(command)});
+  }
   if (replaces) {
     Forward(sync::PolicyLost{member.rank, Unavailable("a new incarnation took its rank")}, now);
   }

@@ -40,7 +40,10 @@ void Controller::Advance(Instant now) {
 void Controller::AdvanceRequest(Instant now) {
   if (now >= request_->deadline) {
     const Status here = CheckRegistered();
-    return EndRequest(here.ok() ? DeadlineExceeded("the fleet did not settle before the deadline of the sync") : here,
+    const bool began = request_->version != WeightVersion(0);  // and lost its engines (RX-COMMIT-05)
+    return EndRequest(here.ok() ? DeadlineExceeded("the fleet did not settle before the deadline of the sync")
+                      : began   ? here.WithContext("INSUFFICIENT")
+                                : here,
                       std::nullopt, now);
   }
   const bool recovers = options_.profile.recover_when == sync::RecoverWhen::kSync;
@@ -330,7 +333,7 @@ void Controller::OnFinished(const sync::Outcome& outcome, Instant now) {
   for (const sync::EngineOutcome& engine : outcome.engines) {
     Slot& slot = slots_.at(engine.slot);
     if (outcome.systemic && engine.killed) {  // charged already, or when its kill has ended
-      if (slot.incarnation == engine.incarnation) {
+      if (slot.charged != engine.incarnation) {
         slot.spare_charge = true;
       } else {
         slot.budget.Refund();

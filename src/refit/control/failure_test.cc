@@ -254,11 +254,11 @@ TEST(Failure, ZeroTensorsAreNoSuccess) {
 // §II.4 step 3: SENT against RECEIVED, roots against roots.
 TEST(Failure, UnequalCountsAreFoundBeforeTheDecision) {
   FleetRig rig({.profile = sync::kStrict, .engines = 1, .policies = 1});
+  bool altered = false;
   rig.on_agent_reply = [&](SlotIndex, const sync::AgentReply& reply) {
-    if (reply.totals.tensors > 0) {
+    if (reply.totals.tensors > 0 && !std::exchange(altered, true)) {
       sync::AgentReply less = reply;
       less.totals.tensors -= 1;
-      rig.on_agent_reply = nullptr;
       rig.Deliver(sync::SessionEvent{sync::AgentReplied{SlotIndex(0), less}});
       return false;
     }

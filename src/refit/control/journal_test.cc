@@ -165,7 +165,7 @@ TEST(Journal, ReplayYieldsWhatAllRecordsTogetherSay) {
   EXPECT_FALSE(state->intent.has_value());
   EXPECT_TRUE(state->outcomes.at("a").committed);
   EXPECT_EQ(state->slots.at(kSlot).incarnation, kLife);
-  EXPECT_EQ(state->slots.at(kSlot).state, SlotState::kUpdating);
+  EXPECT_EQ(state->slots.at(kSlot).state, SlotState::kServing);  // a member of the COMMIT
   EXPECT_EQ(state->slots.at(kSlot).policies.size(), 2U);
   EXPECT_TRUE(state->retired.contains(SlotIndex(3)));
   EXPECT_EQ(state->latch, Internal("two digests", "look at the source"));

@@ -231,6 +231,7 @@ TEST_F(EngineAgentTest, AHoldThatOvertakesWaitsForTheCallUnderWay) {
 TEST_F(EngineAgentTest, AnEngineThatIsNotPausedIsNotConfirmedHeld) {
   Do(Kind::kAttempt);
   Give(Kind::kHold);
+  Give(EngineAnswered{Find<CallEngine>()->call, {AnswerKind::kRefused, "no"}});
   EXPECT_EQ(Replies()[0].kind, ReplyKind::kFailed);
   EXPECT_EQ(agent_.phase(), AgentPhase::kServing);
 }
@@ -425,6 +426,147 @@ TEST_F(EngineAgentTest, StreamsMustFeedEachRankOnce) {
   Give(command);
   EXPECT_EQ(Replies()[0].kind, ReplyKind::kFailed);
   EXPECT_TRUE(Replies()[0].retryable_in_place);
+}
+
+// RX-ID-03: a life obeys nobody below the term that the authority had when it began, also in its first command.
+TEST_F(EngineAgentTest, ANewLifeObeysNobodyBelowItsTermFloor) {
+  EngineAgentOptions options = MakeOptions(sync::SessionFamily::kC);
+  options.term_floor = Term(9);
+  EngineAgent agent(options);
+  EngineAgentEffects effects;
+  AgentCommand command = Command(Kind::kBind);
+  command.stamp.term = Term(8);
+  command.stamp.seq = CommandSeq(1000);
+  agent.Handle(CommandArrived{command}, now_, effects);
+  ASSERT_EQ(effects.size(), 1U);
+  EXPECT_EQ(std::get<SendReply>(effects[0]).reply.kind, ReplyKind::kStale);
+  EXPECT_EQ(std::get<SendReply>(effects[0]).reply.highest_term, Term(9));  // RX-LEAD-04: whoever asks, learns it
+}
+
+// RX-LEAD-02: read again at the authority whenever a controller is found; who was superseded is not heard any more.
+TEST_F(EngineAgentTest, ContactRaisesTheTermThatIsObeyed) {
+  Give(ContactMade{Term(7)});
+  AgentCommand command = Command(Kind::kAttempt);
+  command.stamp.term = Term(6);
+  Give(command);
+  ExpectStale("term 6");
+  EXPECT_EQ(Replies()[0].highest_term, Term(7));
+}
+
+// RX-JRNL-04: what a successor asks for: attempt, residue, whether it serves, and the highest term.
+TEST_F(EngineAgentTest, AnAnswerSaysWhatTheMachineHolds) {
+  DoUntil(Kind::kEnd);
+  Give(Kind::kAbort);
+  ASSERT_EQ(Replies().size(), 1U);
+  EXPECT_EQ(Replies()[0].residue, Residue::Complete(WeightVersion(4), kAttempt, kDigest));
+  EXPECT_EQ(Replies()[0].attempt, kAttempt);
+  EXPECT_EQ(Replies()[0].highest_term, Term(5));
+  EXPECT_FALSE(Replies()[0].serving);
+  Do(Kind::kActivate);
+  Give(Kind::kAbort);
+  EXPECT_TRUE(Replies()[0].serving);
+  EXPECT_EQ(Replies()[0].residue, Residue::Old(WeightVersion(4), kDigest));
+}
+
+// RX-JRNL-05: without any controller what does not serve is ended at the orphan deadline; what serves, goes on.
+TEST_F(EngineAgentTest, AnOrphanEndsItsEngineUnlessItServes) {
+  for (const bool serves : {false, true}) {
+    EngineAgentOptions options = MakeOptions(sync::SessionFamily::kC);
+    options.orphan_deadline = std::chrono::seconds(30);
+    agent_ = EngineAgent(options);
+    seq_ = 0;
+    Bind();
+    DoUntil(serves ? Kind::kEnd : Kind::kPause);
+    if (serves) {
+      Do(Kind::kActivate);
+    }
+    Give(ContactLost{});
+    Deadline(std::chrono::seconds(29));
+    EXPECT_EQ(Find<KillEngine>(), nullptr);
+    Deadline(std::chrono::seconds(2));
+    EXPECT_EQ(Find<KillEngine>() != nullptr, !serves);
+    EXPECT_EQ(agent_.phase(), serves ? AgentPhase::kServing : AgentPhase::kDead);
+  }
+}
+
+// RX-JRNL-05: a controller that was found again is contact.
+TEST_F(EngineAgentTest, AnOrphanThatIsFoundAgainLives) {
+  EngineAgentOptions options = MakeOptions(sync::SessionFamily::kC);
+  options.orphan_deadline = std::chrono::seconds(30);
+  agent_ = EngineAgent(options);
+  seq_ = 0;
+  Bind();
+  DoUntil(Kind::kPause);
+  Give(ContactLost{});
+  Give(ContactMade{Term(5)});
+  EXPECT_EQ(agent_.next_deadline(), kNever);
+}
+
+// RC-BIND-03, -04, -06, RX-BIND-06: a pair that did not change keeps its link; the old peer's goes before the new one's
+// comes; no number is used twice; an attempt uses exactly the link that it names.
+TEST_F(EngineAgentTest, ARebindClosesTheOldLinkBeforeItOpensTheNewOne) {
+  AgentCommand bind = Command(Kind::kBind);
+  Give(bind);
+  EXPECT_EQ(Find<OpenLink>(), nullptr);  // the same pair: nothing goes over the wire
+  ASSERT_EQ(Replies().size(), 1U);
+  EXPECT_EQ(Replies()[0].links[0].link, LinkId(1));
+  bind = Command(Kind::kBind);
+  bind.streams[0].incarnation = Incarnation{{8, 8}};
+  Give(bind);
+  ASSERT_EQ(effects_.size(), 2U);
+  EXPECT_EQ(std::get<CloseLink>(effects_[0]).link, LinkId(1));
+  EXPECT_EQ(std::get<OpenLink>(effects_[1]).link, LinkId(2));
+  Give(LinkOpened{LinkId(2), OkStatus()});
+  EXPECT_EQ(Replies()[0].kind, ReplyKind::kDone);
+  Give(Kind::kAttempt);  // names link 1
+  ASSERT_EQ(effects_.size(), 1U);
+  EXPECT_EQ(Replies()[0].kind, ReplyKind::kUnbound);
+  EXPECT_EQ(agent_.attempt(), AttemptId{});
+}
+
+// RX-BIND-02, -04: a link that was not proved carries nothing, and a bind that failed leaves none behind.
+TEST_F(EngineAgentTest, ABindThatFailsLeavesNoLinkBehind) {
+  AgentCommand bind = Command(Kind::kBind);
+  bind.streams = {{PolicyRank(0), "policy:0", Incarnation{{8, 8}}, {0}, {}},
+                  {PolicyRank(1), "policy:1", {}, {1}, {}},
+                  {PolicyRank(2), "policy:2", {}, {2}, {}}};
+  Give(bind);
+  Give(LinkOpened{LinkId(2), OkStatus()});
+  Give(LinkOpened{LinkId(3), DataLoss("the block came back altered")});
+  std::vector<LinkId> closed;
+  for (const EngineAgentEffect& effect : effects_) {
+    if (const auto* close = std::get_if<CloseLink>(&effect)) {
+      closed.push_back(close->link);
+    }
+  }
+  EXPECT_THAT(closed, ::testing::UnorderedElementsAre(LinkId(2), LinkId(3), LinkId(4)));
+  EXPECT_EQ(Replies()[0].kind, ReplyKind::kFailed);
+  EXPECT_THAT(Replies()[0].status.message(), HasSubstr("policy rank 1: the block came back altered"));
+  EXPECT_TRUE(agent_.links().empty());
+  Give(LinkOpened{LinkId(4), OkStatus()});  // too late
+  EXPECT_TRUE(agent_.links().empty());
+}
+
+// RX-BIND-02: a handshake that does not end is a failed one.
+TEST_F(EngineAgentTest, ALinkThatIsNotProvedInTimeFailsTheBind) {
+  AgentCommand bind = Command(Kind::kBind);
+  bind.streams[0].incarnation = Incarnation{{8, 8}};
+  Give(bind);
+  Deadline(std::chrono::seconds(10));
+  EXPECT_EQ(Replies()[0].status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_NE(Find<CloseLink>(), nullptr);
+  EXPECT_TRUE(agent_.links().empty());
+}
+
+// RX-COMMIT-03: a HOLD pauses what is not paused yet, and confirms it only then.
+TEST_F(EngineAgentTest, AHoldOfAnUnpausedEnginePausesIt) {
+  Give(Kind::kHold);
+  EXPECT_TRUE(Replies().empty());
+  ASSERT_NE(Find<CallEngine>(), nullptr);
+  EXPECT_EQ(Find<CallEngine>()->operation, Operation::kPause);
+  Give(EngineAnswered{Find<CallEngine>()->call, {AnswerKind::kOk, ""}});
+  EXPECT_EQ(Replies()[0].kind, ReplyKind::kDone);
+  EXPECT_EQ(agent_.phase(), AgentPhase::kHeld);
 }
 
 // RC-CFG-06, table 11.2.

@@ -82,13 +82,19 @@ TEST_F(PolicyAgentTest, LeaseSendReleaseInTheirOrder) {
   EXPECT_EQ(agent_.phase(), PolicyPhase::kIdle);
 }
 
-TEST_F(PolicyAgentTest, ASendWithoutALeaseOfItsAttemptIsStale) {
+// RX-XFER-08: a retry is a later attempt under the lease of the first one; an earlier one is none of its attempts.
+TEST_F(PolicyAgentTest, ASendWithoutALeaseIsStaleAndALaterAttemptIsUnderTheSameLease) {
   Give(Kind::kSend);
   EXPECT_EQ(Reply().kind, ReplyKind::kStale);
   Lease();
-  Give(Kind::kSend, 2);
+  Give(Kind::kSend, 0);
   EXPECT_EQ(Reply().kind, ReplyKind::kStale);
   EXPECT_EQ(Count<StartSend>(), 0);
+  Give(Kind::kSend, 2);
+  EXPECT_EQ(Count<StartSend>(), 1);
+  Give(SendEnded{{Term(5), 2}, OkStatus(), {}, {}});
+  Give(Kind::kSend, 1);  // it has gone on
+  EXPECT_EQ(Reply().kind, ReplyKind::kStale);
 }
 
 TEST_F(PolicyAgentTest, EveryFieldOfTheStampIsChecked) {

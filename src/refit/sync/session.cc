@@ -271,7 +271,6 @@ void Session::Lose(Engine& engine, AgentCommandKind during, const Status& status
     notes_.push_back(status.WithContext(StrCat("engine ", engine.member.slot)).message());
     return;
   }
-  FailEngine(engine, during, status);
   if (deaths_in_update_ >= kDeathsInUpdate && phase_ < SessionPhase::kDeciding &&
       options_.profile.on_engine_loss == OnEngineLoss::kDetach &&
       REFIT_MUTANT("RX-QUAR-08/count-no-death", true, false)) {
@@ -280,6 +279,7 @@ void Session::Lose(Engine& engine, AgentCommandKind during, const Status& status
                  "look at the weights before the next sync; no further engine was given them"),
          kNobody);
   }
+  FailEngine(engine, during, status);
 }
 
 void Session::FailEngine(Engine& engine, AgentCommandKind during, const Status& status) {
