@@ -179,6 +179,9 @@ void Controller::StartRefit(Instant now) {
   if (request_->version == WeightVersion(0)) {
     request_->version = std::max(committed_, REFIT_MUTANT("RX-ONCE-02/reuse-burned", burned_, committed_)).Next();
   }
+  if (REFIT_MUTANT("RC-SYNC-04/consume-first", false, true)) {
+    unbound_.clear();
+  }
   sync::SessionOptions options = MakeSession(now);
   options.version = request_->version;
   options.source = request_->source;
