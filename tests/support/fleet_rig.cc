@@ -116,7 +116,7 @@ void FleetRig::Register(std::uint32_t slot) {
   const AgentBox& box = boxes_.at(SlotIndex(slot));
   const bool serving = box.agent->phase() == peer::AgentPhase::kServing && !box.engine.paused();
   ToController(control::AgentRegistered{{SlotIndex(slot), box.incarnation, options_.tp_size, box.agent->residue(),
-                                         serving, box.agent->attempt(), box.agent->links()}});
+                                         serving, box.agent->attempt(), box.agent->links(), options_.attached}});
 }
 
 // ---- running

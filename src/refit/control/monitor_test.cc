@@ -19,7 +19,6 @@ using fleet::SlotState;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using sync::Operation;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -309,6 +308,24 @@ TEST(Quarantine, AKillThatIsNotConfirmedLeavesAZombieWhereNothingIsLaunched) {
     EXPECT_GE(rig.traced("0 launch"), 1);
     EXPECT_THAT(rig.Violations(), IsEmpty());
   }
+}
+
+// RC-KILL-07, C17: an attached engine is not ours to kill: out of the router, held, and its slot is retired.
+TEST(Quarantine, AnAttachedEngineIsHeldAndNotKilled) {
+  FleetRig rig({.attached = true, .use_router = true});
+  ASSERT_TRUE(rig.Sync().status.ok());
+  rig.RunFor(seconds(5));
+  ASSERT_TRUE(rig.routed(0));
+  rig.Deliver(control::SlotRemoved{SlotIndex(0)});
+  rig.RunFor(seconds(5));
+  EXPECT_EQ(rig.state(0), SlotState::kRetired);
+  EXPECT_FALSE(rig.routed(0));
+  EXPECT_FALSE(rig.engine(0).dead());
+  EXPECT_FALSE(rig.engine(0).generates());
+  EXPECT_EQ(rig.agent(0).phase(), peer::AgentPhase::kHeld);
+  EXPECT_EQ(rig.traced("0 kill") + rig.traced("0 hard kill"), 0);
+  EXPECT_TRUE(rig.Sync().status.ok());
+  EXPECT_THAT(rig.Violations(), IsEmpty());
 }
 
 // RX-QUAR-04: a slot that flaps uses up its restarts, and is retired.

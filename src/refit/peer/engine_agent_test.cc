@@ -294,6 +294,15 @@ TEST_F(EngineAgentTest, ActivateActsOnlyOnWhatItNames) {
   EXPECT_EQ(Find<CallEngine>()->version, WeightVersion(4));
 }
 
+// RX-ID-04: addressed to the life that said it is complete, not to whoever is in the slot now.
+TEST_F(EngineAgentTest, AnActivationIsForTheLifeThatItNames) {
+  DoUntil(Kind::kEnd);
+  AgentCommand command = Command(Kind::kActivate);
+  command.stamp.incarnation = Incarnation{{9, 9}};
+  Give(command);
+  ExpectStale("incarnation");
+}
+
 TEST_F(EngineAgentTest, ActivateOfAServedVersionIsDoneWithoutACall) {
   DoUntil(Kind::kEnd);
   Do(Kind::kActivate);
