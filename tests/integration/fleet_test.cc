@@ -100,20 +100,19 @@ std::vector<std::string> HandshakesOf(const std::function<void()>& act) {
 TEST(Fleet, OnlyAReplacedPeerBindsAgain) {
   using Handshakes = std::vector<std::string>;
   for (const char* const transport : {"shm", "loopback"}) {
-    Fleet fleet({.tp_size = 2, .transport = transport});  // each engine is fed by both policy workers
+    Fleet fleet({.transport = transport});  // engine k is fed by policy worker k
     const auto sync = [&fleet] {
       const rpc::SyncReport report = fleet.Sync();
       EXPECT_TRUE(report.status.ok()) << Describe(report);
     };
-    EXPECT_EQ(HandshakesOf(sync), (Handshakes{"engine 0: link to policy rank 0", "engine 0: link to policy rank 1",
-                                              "engine 1: link to policy rank 0", "engine 1: link to policy rank 1"}));
+    EXPECT_EQ(HandshakesOf(sync), (Handshakes{"engine 0: link to policy rank 0", "engine 1: link to policy rank 1"}));
     EXPECT_EQ(HandshakesOf(sync), Handshakes());
     const rpc::SlotReport old = fleet.GetStatus().slots[0];
-    ASSERT_EQ(kill(static_cast<pid_t>(old.engine_pid), SIGKILL), 0);
+    ASSERT_TRUE(old.engine_pid > 0 && kill(static_cast<pid_t>(old.engine_pid), SIGKILL) == 0);
     fleet.AwaitNewIncarnation(0, old.incarnation);
-    EXPECT_EQ(HandshakesOf(sync), (Handshakes{"engine 0: link to policy rank 0", "engine 0: link to policy rank 1"}));
+    EXPECT_EQ(HandshakesOf(sync), Handshakes{"engine 0: link to policy rank 0"});
     fleet.StartPolicy(1, fleet.model());
-    EXPECT_EQ(HandshakesOf(sync), (Handshakes{"engine 0: link to policy rank 1", "engine 1: link to policy rank 1"}));
+    EXPECT_EQ(HandshakesOf(sync), Handshakes{"engine 1: link to policy rank 1"});
     EXPECT_TRUE(fleet.Verify().verified);
   }
 }
@@ -125,7 +124,7 @@ TEST(Fleet, StatusSaysWhatEverySlotIsDoing) {
   ASSERT_TRUE(fleet.Sync().status.ok());
   EXPECT_EQ(fleet.GetStatus().slots[0].state, "serving");
   const rpc::SlotReport old = fleet.GetStatus().slots[0];
-  ASSERT_EQ(kill(static_cast<pid_t>(old.engine_pid), SIGKILL), 0);
+  ASSERT_TRUE(old.engine_pid > 0 && kill(static_cast<pid_t>(old.engine_pid), SIGKILL) == 0);
   fleet.AwaitNewIncarnation(0, old.incarnation);
   EXPECT_EQ(fleet.GetStatus().slots[0].state, "stale");
 }

@@ -86,6 +86,18 @@ TEST(Text, NamesEnginesThatASyncLeftWithSomethingElse) {
   EXPECT_THAT(SyncAsText(report), HasSubstr("mixed(version 3)"));
 }
 
+TEST(Text, StatusSaysTheStateOfEverySlot) {
+  rpc::FleetReport report;
+  report.slots.resize(2);
+  report.slots[0].state = "empty";
+  report.slots[1].slot = SlotIndex(1);
+  report.slots[1].incarnation = Incarnation{{1, 1}};
+  report.slots[1].state = "paused";
+  EXPECT_THAT(StatusAsText(report), HasSubstr("0  empty"));
+  EXPECT_THAT(StatusAsText(report), HasSubstr("1  paused"));
+  EXPECT_EQ(Json::parse(StatusAsJson(report))["engines"][1]["state"], "paused");
+}
+
 rpc::VerifyReport Proof() {
   rpc::VerifyReport report;
   report.verified = true;

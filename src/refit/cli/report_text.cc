@@ -102,7 +102,7 @@ std::string StatusAsText(const rpc::FleetReport& report) {
   std::vector<std::vector<std::string>> engines;
   for (const rpc::SlotReport& slot : report.slots) {
     const bool registered = !slot.incarnation.is_zero();
-    engines.push_back({fmt::format("{}", slot.slot.value()), registered ? slot.state : "not registered",
+    engines.push_back({fmt::format("{}", slot.slot.value()), slot.state,
                        !registered    ? "-"
                        : slot.serving ? fmt::format("version {}", slot.version.value())
                                       : sync::ToString(slot.residue),
