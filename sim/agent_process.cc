@@ -26,9 +26,30 @@ std::optional<Incarnation> AgentProcess::life() const {
   return life_ == nullptr ? std::nullopt : std::optional(life_->incarnation);
 }
 
+std::optional<AttemptId> AgentProcess::attempt() const {
+  return life_ == nullptr ? std::nullopt : std::optional(life_->machine.attempt());
+}
+
+bool AgentProcess::attached() const {
+  return !world().plan().fault_tolerance && world().plan().attached == slot_.value();
+}
+
+void AgentProcess::CheckAtRest() const {
+  if (life_ == nullptr) {
+    return;
+  }
+  for (const auto& [rank, landing] : life_->landings) {
+    for (const std::shared_ptr<LoadMemory>& place : landing.places) {
+      if (place != nullptr) {
+        world().checks().OnRest(slot_, "a landing place", place.get());
+      }
+    }
+  }
+}
+
 void AgentProcess::Begin(Incarnation before) {
   if (!before.is_zero()) {
-    ReportGone(before, Unavailable("the agent was killed, its engine with it"), true);
+    ReportGone(before, Unavailable("the agent was killed"), !attached());
   }
   if (!world().plan().fault_tolerance) {
     StartLaunch(0, {});
@@ -62,21 +83,31 @@ void AgentProcess::StartLaunch(std::uint64_t launch, ReplyTo reply_to) {
     });
     return;
   }
-  launching_ = &world().StartEngine(slot_);
+  launching_ = attached() ? &world().RunningEngine(slot_) : &world().StartEngine(slot_);
   world().After(world().Between(Millis(200), Millis(2000)),
                 [this, launch, engine = launching_] { Run([this, launch, engine] { Launched(*engine, launch); }); });
 }
 
 void AgentProcess::Launched(Engine& engine, std::uint64_t launch) {
-  static_cast<void>(launch);
   if (launching_ != &engine) {
     return;
+  }
+  if (attached() && (engine.frozen() || engine.busy())) {  // with what its last client left: it does not answer yet
+    return world().After(Millis(200),
+                         [this, launch, &engine] { Run([this, launch, &engine] { Launched(engine, launch); }); });
   }
   launching_ = nullptr;
   if (!engine.alive()) {
     return world().plan().fault_tolerance ? ReportGone(engine.incarnation(), Unavailable("it never came up"), true)
                                           : Relaunch();
   }
+  if (attached()) {
+    world().BeginLife(engine);
+  }
+  BeginLife(engine);
+}
+
+void AgentProcess::BeginLife(Engine& engine) {
   const Plan& plan = world().plan();
   peer::EngineAgentOptions options;
   options.slot = slot_;
@@ -91,6 +122,7 @@ void AgentProcess::Launched(Engine& engine, std::uint64_t launch) {
   options.update_deadline = kUpdateDeadline;
   options.flush_retry_interval = kFlushRetryInterval;
   options.orphan_deadline = kOrphanDeadline;
+  options.attached = attached();
   world().checks().OnLife(engine, options.term_floor);
   lives_.push_back(std::unique_ptr<Life>(
       new Life{engine.incarnation(), &engine, peer::EngineAgent(options), {}, {}, {}, false, {}}));
@@ -111,140 +143,6 @@ void AgentProcess::Relaunch() {
   });
 }
 
-// ---- commands
-
-void AgentProcess::Execute(const sync::AgentCommand& command, ReplyTo reply_to) {
-  world().Note("agent ", slot_, " <- ", ToString(command.kind), " term ", command.stamp.term, " seq ",
-               command.stamp.seq, " attempt ", command.stamp.attempt.n, " version ", command.stamp.version, " life ",
-               command.stamp.incarnation.low);
-  if (life_ == nullptr) {
-    sync::AgentReply reply;
-    reply.stamp = command.stamp;
-    reply.kind = sync::ReplyKind::kStale;
-    reply.status = Aborted("no engine lives here");
-    reply.residue = sync::Residue::Unknown();
-    reply.retryable_in_place = false;
-    return Answer(reply_to, reply);
-  }
-  Life& life = *life_;
-  peer::EngineAgentEffects effects;
-  world().checks().BeforeCommand(*life.engine, command);
-  life.machine.Handle(peer::CommandArrived{command}, world().now(), effects);
-  world().checks().AfterCommand(*life.engine, command, effects);
-  life.desk.Begin(command.stamp, reply_to);
-  CarryOut(life, effects);
-  life.desk.End();
-}
-
-Instant AgentProcess::next_deadline() const { return life_ == nullptr ? kNever : life_->machine.next_deadline(); }
-
-void AgentProcess::OnDeadline() {
-  Life& life = *life_;
-  peer::EngineAgentEffects effects;
-  life.machine.HandleDeadline(world().now(), effects);
-  world().checks().AfterEvent(*life.engine, effects);
-  CarryOut(life, effects);
-}
-
-void AgentProcess::Handle(Life& life, const peer::EngineAgentEvent& event) {
-  if (life.ended) {
-    return;
-  }
-  peer::EngineAgentEffects effects;
-  life.machine.Handle(event, world().now(), effects);
-  world().checks().AfterEvent(*life.engine, effects);
-  CarryOut(life, effects);
-}
-
-void AgentProcess::CarryOut(Life& life, const peer::EngineAgentEffects& effects) {
-  for (const peer::EngineAgentEffect& effect : effects) {
-    std::visit([&](const auto& one) { Carry(life, one); }, effect);
-  }
-}
-
-void AgentProcess::Carry(Life& life, const peer::CallEngine& effect) {
-  life.engine->Call(effect.operation, effect.version, effect.deadline,
-                    [this, &life, call = effect.call](const sync::Answer& answer) {
-                      Run([this, &life, call, answer] { Handle(life, peer::EngineAnswered{call, answer}); });
-                    });
-}
-
-void AgentProcess::Carry(Life& life, const peer::PostUpdate& effect) {
-  if (life.transfers.empty()) {
-    return;
-  }
-  life.transfers.back()->PostUpdate(effect);
-}
-
-void AgentProcess::Carry(Life& life, const peer::StartTransfer& effect) {
-  world().checks().OnTransfer(*life.engine, effect);
-  life.transfers.push_back(std::make_unique<Transfer>(
-      *this, effect, *life.engine, life.landings, [this, &life](const peer::EngineAgentEvent& event) {
-        world().After(Micros(5), [this, &life, event] { Run([this, &life, event] { Handle(life, event); }); });
-      }));
-  life.transfers.back()->Begin();
-}
-
-void AgentProcess::Carry(Life& life, const peer::StopTransfer& effect) {
-  if (life.transfers.empty()) {
-    return;
-  }
-  Transfer& transfer = *life.transfers.back();
-  transfer.Stop([this, &life, &transfer, attempt = effect.attempt] {
-    if (transfer.exhausted() && life.engine->alive()) {
-      world().Note("engine ", slot_, " is ended: reads could not be fenced twice");
-      life.engine->Kill();
-    }
-    Handle(life, peer::TransferFenced{attempt});
-  });
-}
-
-// The handshake: a message there and back over the data path.
-void AgentProcess::Carry(Life& life, const peer::OpenLink& effect) {
-  const PolicyRank rank = effect.source.policy;
-  const auto answered = std::make_shared<bool>(false);
-  const auto answer = [this, &life, link = effect.link, answered](const Status& status) {
-    if (!std::exchange(*answered, true)) {
-      Run([this, &life, link, status] { Handle(life, peer::LinkOpened{link, status}); });
-    }
-  };
-  const Duration timeout = std::min(kLinkTimeout, effect.budget);
-  world().After(timeout, [answer] { answer(DeadlineExceeded("the handshake got no answer")); });
-  if (world().faults().TakeData(FaultKind::kFailBind, rank, slot_)) {
-    world().After(Millis(1), [answer] { answer(Unavailable("the nonce did not arrive")); });
-    return;
-  }
-  if (world().faults().TakeData(FaultKind::kCutData, rank, slot_)) {
-    return;
-  }
-  world().ToPolicy(*this, rank, [this, source = effect.source, answer](PolicyProcess& policy) {
-    const bool proved = policy.Proves(source);
-    world().network().Send(policy.id(), id(), [answer, proved] {
-      answer(proved ? OkStatus() : Unavailable("another life of the policy worker answered"));
-    });
-  });
-}
-
-void AgentProcess::Carry(Life& life, const peer::CloseLink& effect) {
-  static_cast<void>(life);
-  static_cast<void>(effect);
-}
-
-void AgentProcess::Carry(Life& life, const peer::SendReply& effect) {
-  Answer(life.desk.Take(effect.reply), effect.reply);
-}
-
-void AgentProcess::Answer(ReplyTo to, const sync::AgentReply& reply) {
-  constexpr std::string_view kWords[] = {"done", "failed", "stale", "unbound"};  // sync::ReplyKind
-  world().Note("agent ", slot_, " answers seq ", reply.stamp.seq, " ", kWords[static_cast<std::size_t>(reply.kind)],
-               " ", sync::ToString(reply.residue), reply.status.ok() ? "" : " ", reply.status.message());
-  if (to.controller != nullptr) {
-    world().network().Send(id(), to.controller->id(), [this, to, reply] {
-      to.controller->Run([this, to, reply] { to.controller->OnAgentReply(to.call, slot_, reply); });
-    });
-  }
-}
-
 // ---- the end of a life
 
 void AgentProcess::Carry(Life& life, const peer::KillEngine& effect) {
@@ -260,9 +158,16 @@ void AgentProcess::Carry(Life& life, const peer::KillEngine& effect) {
   } else {
     ReportGone(life.incarnation, life.why, false);
   }
+  if (attached()) {
+    Relaunch();
+  }
 }
 
 bool AgentProcess::HardKill(Life& life) {
+  if (attached()) {
+    life.ended = true;  // let go of
+    return false;
+  }
   if (life.engine->alive() && world().faults().Take(FaultKind::kKillUnconfirmed, slot_.value())) {
     unconfirmed_ = life.incarnation;
     return false;
@@ -309,9 +214,11 @@ void AgentProcess::OnEngineDead(Incarnation incarnation) {
 void AgentProcess::OnKilled() {
   for (const std::unique_ptr<Life>& life : lives_) {
     life->ended = true;
-    life->engine->Kill();
+    if (!attached()) {
+      life->engine->Kill();
+    }
   }
-  if (launching_ != nullptr) {
+  if (launching_ != nullptr && !attached()) {
     launching_->Kill();
   }
   life_ = nullptr;
@@ -436,7 +343,8 @@ void AgentProcess::Register() {
                                     .residue = machine.residue(),
                                     .serving = machine.phase() == peer::AgentPhase::kServing,
                                     .attempt = machine.attempt(),
-                                    .links = machine.links()};
+                                    .links = machine.links(),
+                                    .attached = attached()};
     world().network().Send(id(), controller->id(), [this, registration, controller, member] {
       controller->Run([this, registration, controller, member] {
         controller->Register(member);

@@ -35,6 +35,9 @@ class AgentProcess final : public Node {
   void OnEngineDead(Incarnation incarnation);
   void ConfirmKill();  // a kill that could not be confirmed is, at last
   std::optional<Incarnation> life() const;
+  std::optional<AttemptId> attempt() const;
+  // That it holds no place of a link that a rank is said to read, when nothing is under way.
+  void CheckAtRest() const;
 
   // ---- from controllers
   void Execute(const sync::AgentCommand& command, ReplyTo reply_to);
@@ -68,6 +71,7 @@ class AgentProcess final : public Node {
 
   void StartLaunch(std::uint64_t launch, ReplyTo reply_to);
   void Launched(Engine& engine, std::uint64_t launch);
+  void BeginLife(Engine& engine);
   void Relaunch();  // where nobody asks for it
   void Handle(Life& life, const peer::EngineAgentEvent& event);
   void CarryOut(Life& life, const peer::EngineAgentEffects& effects);
@@ -86,6 +90,8 @@ class AgentProcess final : public Node {
 
   void Register();
   void ReportGone(Incarnation incarnation, const Status& why, bool confirmed);
+
+  bool attached() const;  // its engine is somebody else's: never launched, never killed (settled C17)
 
   const SlotIndex slot_;
   std::vector<std::unique_ptr<Life>> lives_;

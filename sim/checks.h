@@ -46,6 +46,8 @@ class Checks {
   void OnInstall(const Engine& engine, const std::vector<RankPayload>& ranks);
   void OnLetGo(const Engine& engine, std::size_t rank, const RankPayload& payload);
   void OnFill(SlotIndex slot, const LoadMemory& memory, AttemptId attempt);
+  // When nothing is under way: of what the last attempt used.
+  void OnRest(SlotIndex slot, std::string_view what, const LoadMemory* memory);
 
   // checks_answers.cc: what callers see. INV-1, INV-2.
   struct Request {
@@ -68,6 +70,7 @@ class Checks {
   void OnTold(const ControllerProcess& process, const control::SyncAnswered& answer);
   void OnUnanswered(const std::string& request_id, Instant asked, std::uint32_t controller);
   void OnArrow(const control::SlotChanged& change);
+  void OnRouterCall(const ControllerProcess& process, const fleet::RouterAction& action);
   const std::bitset<64>& arrows() const { return arrows_; }
   std::uint32_t commits() const { return static_cast<std::uint32_t>(committed_.size() - 1); }
 
@@ -111,7 +114,8 @@ class Checks {
   std::vector<Committed> committed_{{}};                 // the first: what everybody is launched with
   std::map<std::uint32_t, std::set<Incarnation>> lost_;  // whose loss a controller has handled
   std::set<std::uint32_t> superseded_;                   // controllers that were told
-  std::map<std::string, bool> told_;                     // request -> committed
+  std::map<Term, Instant> acquired_;
+  std::map<std::string, bool> told_;  // request -> committed
   std::map<std::string, WeightVersion> told_version_;
   std::map<std::string, std::uint32_t> outcomes_;
   std::map<WeightVersion, Digest> activated_;

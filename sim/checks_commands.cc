@@ -76,8 +76,9 @@ std::optional<std::string> Checks::WrongContents(const Engine& engine, const Boo
     if (book.opened || book.held) {
       return book.opened ? "this attempt has begun to overwrite it" : "it was held";
     }
-    const std::optional<Content> meant = ContentOf(command.stamp.version);
-    if (!meant.has_value() || holds != meant) {
+    const bool launched = command.stamp.version == WeightVersion(0);  // whatever an attached one had is its version 0
+    const std::optional<Content> meant = launched ? engine.first() : ContentOf(command.stamp.version);
+    if ((!launched && !meant.has_value()) || holds != meant) {
       return "the engine does not hold that version";
     }
   }

@@ -96,4 +96,12 @@ void Checks::OnFill(SlotIndex slot, const LoadMemory& memory, AttemptId attempt)
   }
 }
 
+// S7: what was lent has come back.
+void Checks::OnRest(SlotIndex slot, std::string_view what, const LoadMemory* memory) {
+  if (memory == nullptr || memory->readers != 0) {
+    world_.Report(Checker::kS7, StrCat(what, " of engine ", slot, memory == nullptr ? " is not free" : " is counted",
+                                       " although nothing is under way"));
+  }
+}
+
 }  // namespace refit::sim

@@ -7,6 +7,7 @@
 #include "refit/base/str.h"
 #include "sim/checks.h"
 #include "sim/controller_process.h"
+#include "sim/timing.h"
 #include "sim/world.h"
 
 namespace refit::sim {
@@ -134,9 +135,23 @@ void Checks::OnTold(const ControllerProcess& process, const control::SyncAnswere
   }
 }
 
+// INV-4 where there is no fence (settled C9): a superseded controller that runs ends its writes within a period of the
+// registry and one look at the term.
+void Checks::OnRouterCall(const ControllerProcess& process, const fleet::RouterAction& action) {
+  const auto successor = acquired_.upper_bound(process.term());
+  if (std::holds_alternative<fleet::RouterList>(action) || successor == acquired_.end()) {
+    return;
+  }
+  const Instant since = std::max(successor->second, process.thawed_at());
+  if (world_.now() > since + kReconcileInterval + kTermCheckInterval + kTermCheckTime) {
+    world_.Report(Checker::kInv4, StrCat("controller ", process.number(), " still writes to the router after term ",
+                                         successor->first, " was acquired"));
+  }
+}
+
 // S8: what a successor reads agrees with what callers were told.
 void Checks::OnController(const ControllerProcess& process, const control::JournalState& state) {
-  static_cast<void>(process);
+  acquired_[process.term()] = world_.now();
   for (const auto& [request, version] : told_version_) {
     const auto outcome = state.outcomes.find(request);
     if (outcome == state.outcomes.end() || !outcome->second.committed || outcome->second.version != version ||

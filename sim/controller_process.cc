@@ -288,12 +288,12 @@ void ControllerProcess::Carry(const control::SlotChanged& effect) {
 }
 
 void ControllerProcess::Carry(const control::CheckTerm&) {
-  world().After(world().Between(Micros(50), Millis(2)), [this, term = world().disk().term()] {
-    Run([this, term] { Handle(control::TermChecked{term}); });
-  });
+  world().After(world().Between(Micros(50), kTermCheckTime),
+                [this, term = world().disk().term()] { Run([this, term] { Handle(control::TermChecked{term}); }); });
 }
 
 void ControllerProcess::Carry(const control::RouterCall& effect) {
+  world().checks().OnRouterCall(*this, effect.action);
   const auto answered = std::make_shared<bool>(false);
   const auto answer = [this, call = effect.call, answered](const Status& status,
                                                            const std::vector<fleet::RouterEntry>& entries) {

@@ -43,6 +43,17 @@ std::optional<Content> Engine::content() const {
   return first;
 }
 
+void Engine::Load(Content content) {
+  for (std::vector<Content>& rank : halves_) {
+    std::fill(rank.begin(), rank.end(), content);
+  }
+}
+
+void Engine::BeginLife(Incarnation incarnation) {
+  incarnation_ = incarnation;
+  first_ = content();
+}
+
 void Engine::OnKilled() {
   world().Note("engine ", slot_, " life ", incarnation_.low, " is dead");
   for (const std::shared_ptr<Running>& request : std::exchange(requests_, {})) {

@@ -65,6 +65,11 @@ class Engine final : public Node {
   bool generates() const { return alive() && !paused_; }
   // Of all parameters of all ranks; nothing where they differ.
   std::optional<Content> content() const;
+  // What it held when this life began: what its version 0 is.
+  std::optional<Content> first() const { return first_; }
+  bool busy() const { return busy_; }
+  void Load(Content content);
+  void BeginLife(Incarnation incarnation);  // somebody attaches to it
 
  private:
   struct Posted {
@@ -94,9 +99,10 @@ class Engine final : public Node {
   void EndRequest(const std::shared_ptr<Running>& request, bool succeeded);
 
   const SlotIndex slot_;
-  const Incarnation incarnation_;
+  Incarnation incarnation_;
   const sync::SessionFamily family_;
   std::vector<std::vector<Content>> halves_;  // [rank][2 * tensor + half]
+  std::optional<Content> first_ = 0;
   bool paused_ = false;
   bool session_open_ = false;
   bool weights_released_ = false;

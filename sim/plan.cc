@@ -44,7 +44,7 @@ constexpr FaultRow kRows[] = {
     {kReorder, "reorder", "reorder", kBetween, kNothing, kOnce},
     {kDrop, "drop", "drop", kBetween, kNothing, kOnce},
     {kCutData, "cut-data", "cut the data of", kPair, kLink, kAWhile},
-    {kFlipBit, "flip-bit", "flip a bit of", kPair, kNothing, kOnce},
+    {kFlipBit, "flip-bit", "flip a bit of", kPair, kLink, kOnce},
     {kLateRead, "late-read", "land late a read of", kPair, kLink, kOnce},
     {kFailBind, "fail-bind", "fail the bind of", kPair, kNothing, kOnce},
     {kFailAppend, "fail-append", "fail an append", kPlain, kNothing, kOnce},
@@ -157,6 +157,11 @@ Status CheckPlan(const Plan& plan) {
     return InvalidArgument(
         StrCat("strict with ", plan.policies, " policies for ", plan.engines, " engines of tp ", plan.tp_size),
         "strict needs a policy worker for each of an engine's ranks (RC-CFG-10)");
+  }
+  if (plan.attached.has_value() &&
+      (*plan.attached >= plan.engines || plan.fault_tolerance || plan.family == sync::SessionFamily::kB)) {
+    return InvalidArgument(StrCat("attached engine ", *plan.attached, " of ", plan.engines),
+                           "count engines from 0, without fault tolerance, of family a or c");
   }
   for (const Fault& fault : plan.faults) {
     REFIT_RETURN_IF_ERROR(CheckFault(plan, fault));

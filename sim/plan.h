@@ -101,7 +101,8 @@ struct Plan {
   sync::SessionFamily family = sync::SessionFamily::kC;
   bool fault_tolerance = true;
   bool router = true;
-  bool link = false;  // pieces over a link instead of loads mapped in place
+  bool link = false;                        // pieces over a link instead of loads mapped in place
+  std::optional<std::uint32_t> attached{};  // a slot whose engine is somebody else's; without fault tolerance
   std::uint32_t engines = 2;
   std::uint32_t tp_size = 1;
   std::uint32_t policies = 1;

@@ -130,6 +130,35 @@ void DrawLink(Dice& dice, const Plan& plan, Fault& fault) {
   }
 }
 
+// Mostly of a policy worker that feeds that engine, when it does.
+void DrawPair(Dice& dice, const Plan& plan, Fault& fault) {
+  fault.from = DrawEnd(dice, plan, ProcessKind::kPolicy);
+  fault.to = DrawEnd(dice, plan, ProcessKind::kAgent);
+  if (dice.InHundred(85)) {
+    const bool enough = plan.policies >= plan.engines * plan.tp_size;
+    const std::uint32_t rank = dice.Between(0, plan.tp_size - 1);
+    fault.from.index = enough ? fault.to.index * plan.tp_size + rank : fault.to.index % plan.policies;
+    fault.when = {.at = dice.InHundred(50) ? dice.Below(milliseconds(5)) : Duration::zero(),
+                  .command = sync::AgentCommandKind::kTransfer,
+                  .slot = fault.to.index,
+                  .skip = dice.Between(0, 2)};
+  }
+  if (fault.kind == FaultKind::kFailBind) {  // links are bound where somebody is new
+    fault.when = {.at = fault.when.at};
+  }
+}
+
+// What lets it happen: a launch, or a kill of an engine that lives.
+Fault DrawCause(Dice& dice, const Plan& plan, const Fault& fault) {
+  Fault cause{.kind = FaultKind::kKillEngine, .when = DrawTrigger(dice, plan), .target = fault.target};
+  if (fault.kind == FaultKind::kKillUnconfirmed) {
+    using enum sync::Operation;
+    cause.kind = FaultKind::kLoseAnswer;
+    cause.operation = dice.OneOf(std::array{kPause, kUpdate, kUpdate, kResume});
+  }
+  return cause;
+}
+
 Fault DrawFault(Dice& dice, const Plan& plan, const FaultRow& row) {
   Fault fault{.kind = row.kind, .when = DrawTrigger(dice, plan)};
   switch (row.shape) {
@@ -143,10 +172,7 @@ Fault DrawFault(Dice& dice, const Plan& plan, const FaultRow& row) {
       }
       break;
     case FaultShape::kBetween: DrawLink(dice, plan, fault); break;
-    case FaultShape::kPair:
-      fault.from = DrawEnd(dice, plan, ProcessKind::kPolicy);
-      fault.to = DrawEnd(dice, plan, ProcessKind::kAgent);
-      break;
+    case FaultShape::kPair: DrawPair(dice, plan, fault); break;
   }
   if (fault.kind == FaultKind::kAddSlot) {
     fault.target = plan.engines;  // the next place
@@ -176,6 +202,10 @@ void DrawFaults(Dice& dice, const std::vector<const FaultRow*>& kinds, std::uint
       continue;  // one more place is enough
     }
     plan.faults.push_back(DrawFault(dice, plan, row));
+    if ((row.kind == FaultKind::kFailLaunch || row.kind == FaultKind::kKillUnconfirmed) && dice.InHundred(75)) {
+      plan.faults.back().when = {};  // it waits
+      plan.faults.push_back(DrawCause(dice, plan, plan.faults.back()));
+    }
   }
 }
 
@@ -188,6 +218,9 @@ Plan DrawPlan(std::uint64_t seed) {
   DrawSizes(dice, plan);
   const std::vector<const FaultRow*> kinds = DrawKinds(dice, plan);
   DrawFaults(dice, kinds, kinds.empty() ? 0 : dice.Between(0, 6), plan);
+  if (!plan.fault_tolerance && plan.family != sync::SessionFamily::kB && dice.InHundred(40)) {
+    plan.attached = dice.Between(0, plan.engines - 1);
+  }
   return plan;
 }
 

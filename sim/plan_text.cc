@@ -156,6 +156,11 @@ constexpr Setting kSettings[] = {
     Switch<&Plan::fault_tolerance>("fault-tolerance"),
     Switch<&Plan::router>("router"),
     Switch<&Plan::link>("link"),
+    {"attached", [](const Plan& plan) { return plan.attached ? std::to_string(*plan.attached) : std::string("none"); },
+     [](std::string_view word, Plan& plan) {
+       plan.attached = NumberOf<std::uint32_t>(word);
+       return plan.attached.has_value() || word == "none";
+     }},
     Number<&Plan::engines>("engines"),
     Number<&Plan::tp_size>("tp"),
     Number<&Plan::policies>("policies"),

@@ -145,6 +145,17 @@ void PolicyProcess::ReceiverLeft(SlotIndex slot, std::uint64_t serial) {
   }
 }
 
+// Of the attempt that an engine is in: what an earlier one left is looked at when the next one opens.
+void PolicyProcess::CheckAtRest() const {
+  for (const auto& [slot, stream] : streams_) {
+    const AgentProcess* const agent = world().agent(slot);
+    if (agent != nullptr && agent->life() == stream.open().stamp.incarnation &&
+        agent->attempt() == stream.open().stamp.attempt) {
+      stream.CheckAtRest();
+    }
+  }
+}
+
 void PolicyProcess::FailStream(const OpenedStream& open, const Status& status) {
   world().ToAgent(*this, open.slot,
                   [rank = rank_, open, status](AgentProcess& agent) { agent.OnStreamFailed(rank, open, status); });

@@ -36,6 +36,7 @@ class PolicyProcess final : public Node {
   void Release(SlotIndex slot, AttemptId attempt, LoadSeq seq);
   void ReceiverLeft(SlotIndex slot, std::uint64_t serial);
   bool Proves(const sync::StreamSource& source) const { return alive() && source.incarnation == incarnation_; }
+  void CheckAtRest() const;
   // ---- to agents
   void SendOpened(SlotIndex slot, const OpenedStream& open, std::size_t slots);
   void SendAnnouncement(SlotIndex slot, const OpenedStream& open, Announcement announcement);

@@ -158,6 +158,17 @@ void SendStream::Stop(SendEnd why, const Status& status) {
   Go();
 }
 
+// S7: when nothing is under way.
+void SendStream::CheckAtRest() const {
+  Checks& checks = policy_.sim().checks();
+  if (ledger_.any_out()) {
+    checks.OnRest(slot_, "a load slot", nullptr);
+  }
+  for (const std::shared_ptr<LoadMemory>& memory : slots_) {
+    checks.OnRest(slot_, "a load slot", memory.get());
+  }
+}
+
 void SendStream::End() {
   if (result_.end == SendEnd::kComplete) {
     std::vector<Digest> digests;

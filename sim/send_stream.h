@@ -54,6 +54,8 @@ class SendStream {
   void Stop(SendEnd why, const Status& status);
   bool running() const { return done_ != nullptr; }
   std::uint64_t serial() const { return open_.serial; }
+  const OpenedStream& open() const { return open_; }
+  void CheckAtRest() const;
 
  private:
   void Go();

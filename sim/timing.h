@@ -28,5 +28,7 @@ inline constexpr Duration kAppendDeadline = std::chrono::seconds(1);
 inline constexpr Duration kCommandBudget = std::chrono::seconds(3);
 inline constexpr Duration kTakeoverAfter = std::chrono::milliseconds(500);
 inline constexpr Duration kReconcileInterval = std::chrono::seconds(1);  // the registry's own (settled C9)
+inline constexpr Duration kTermCheckInterval = std::chrono::seconds(1);  // the controller's own
+inline constexpr Duration kTermCheckTime = std::chrono::milliseconds(2);
 
 }  // namespace refit::sim

@@ -109,6 +109,23 @@ Engine& World::StartEngine(SlotIndex slot) {
   return *engine_lives_.back();
 }
 
+Engine& World::RunningEngine(SlotIndex slot) {
+  for (const auto& life : engine_lives_) {
+    if (life->slot() == slot && life->alive()) {
+      return *life;
+    }
+  }
+  Engine& engine = StartEngine(slot);
+  engine.Load(weights_->AddContent());
+  return engine;
+}
+
+void World::BeginLife(Engine& engine) {
+  engine.BeginLife(NewLife());
+  engines_[engine.incarnation()] = &engine;
+  Note("engine ", engine.slot(), " life ", engine.incarnation().low, " is attached");
+}
+
 void World::OnEngineDead(SlotIndex slot, Incarnation incarnation) {
   AgentProcess* const there = agent(slot);
   if (there != nullptr && there->alive()) {

@@ -87,6 +87,8 @@ class World {
   Engine* engine(Incarnation incarnation) const;  // whether it lives or not
   const std::vector<SlotIndex>& slots() const { return slots_; }
   Engine& StartEngine(SlotIndex slot);
+  Engine& RunningEngine(SlotIndex slot);  // somebody else's; its owner starts another one where it died
+  void BeginLife(Engine& engine);         // an agent attaches to it
   void OnEngineDead(SlotIndex slot, Incarnation incarnation);
   void OnControllerStopped();  // by itself: a successor starts
   // A message of the data path; lost where nobody is there.
@@ -130,6 +132,7 @@ class World {
   void StartPolicy(PolicyRank rank);
   void RestartLater(Process who, Duration delay);
   void AnnounceController();
+  bool KillAgent(SlotIndex slot);
   bool KillPolicy(PolicyRank rank);
   bool KillController();
   bool FreezeController(Duration lasts);
@@ -141,6 +144,7 @@ class World {
   void AskHealed(Instant until);
   void PollSettled(Instant poll_until, Instant until);
   bool AllRetired() const;
+  void CheckAtRest() const;
   std::string WhyUnsettled(SlotIndex slot) const;  // empty: it is as it should be
   bool Step();
   void RunFaults();
