@@ -161,7 +161,7 @@ void Controller::On(const PolicyGone& event, Instant now) {
 
 void Controller::On(const SlotAdded& event, Instant now) {
   const auto [found, added] = slots_.try_emplace(event.slot, Slot(options_.restarts));
-  if (!added && REFIT_MUTANT("RX-MEM-05/reuse", true, found->second.state != SlotState::kRetired)) {
+  if (!added && REFIT_MUTANT("RX-MEM-05/reuse", true, (found->second = Slot(options_.restarts), false))) {
     return;  // known, or retired: a number is never used again in a run (RX-MEM-05)
   }
   if (options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow) {

@@ -269,6 +269,22 @@ TEST(Retry, AFailureOfOneEngineIsItsOwnAtEveryStep) {
   }
 }
 
+// RX-COMMIT-05: fewer than must serve: no record, and it is said to be too few.
+TEST(Retry, FewerThanMustServeAreNotPublished) {
+  sync::Profile two = sync::kResilient;
+  two.min_serving = 2;
+  FleetRig rig({.profile = two, .engines = 3, .policies = 3});
+  rig.engine(0).SetFault(Operation::kFlush, {.kind = AnswerKind::kNone});
+  rig.engine(1).SetFault(Operation::kEnd, {.kind = AnswerKind::kNone});
+  const control::SyncAnswered answer = rig.Sync();
+  EXPECT_FALSE(answer.status.ok());
+  EXPECT_TRUE(answer.outcome->insufficient);
+  EXPECT_FALSE(answer.outcome->latch);
+  EXPECT_THAT(rig.commits(), IsEmpty());
+  EXPECT_FALSE(rig.engine(2).generates());
+  ExpectNextSyncWorks(rig, 3);
+}
+
 // RX-QUAR-08: once two engines have died of an update no further engine is given it; the next request may try again.
 TEST(Retry, AnUpdateThatKillsTwoEnginesIsNotGivenToAThird) {
   FleetRig rig({.engines = 5, .policies = 5});

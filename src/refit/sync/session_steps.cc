@@ -357,7 +357,7 @@ std::size_t Session::MembersNeeded() const {
 std::vector<Member> Session::Members() const {
   std::vector<Member> members;
   for (const Engine& engine : engines_) {
-    if (engine.outcome.status.ok() && REFIT_MUTANT("RX-MEM-02/keep-the-lost", !engine.gone, true)) {
+    if (REFIT_MUTANT("RX-MEM-02/keep-the-lost", engine.outcome.status.ok() && !engine.gone, true)) {
       members.push_back({engine.member.slot, engine.member.incarnation, engine.complete.value_or(options_.attempt)});
     }
   }
