@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "refit/base/mutant.h"
 #include "sim/batch.h"
 #include "sim/planted.h"
 #include "sim/report.h"
@@ -48,6 +49,7 @@ struct Words {
   bool rewrite = false;
   std::string planted;
   std::string rows = "sim/planted";
+  std::vector<std::string> mutants;
   std::string shipped_hash;  // given by refit-sim to refit-sim-planted
 };
 
@@ -63,6 +65,8 @@ Result<std::string> ReadFile(const std::filesystem::path& path) {
   }
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
+
+Result<std::string> ReadPath(const std::string& path) { return ReadFile(path); }
 
 // Regular files *.txt, by name.
 Result<std::vector<std::filesystem::path>> TextFiles(const std::string& folder) {
@@ -138,8 +142,7 @@ int RunOne(const Plan& plan) {
 
 int RunPlanFile(const std::string& path) {
   const Result<std::string> text = ReadFile(path);
-  const Result<Plan> plan =
-      text ? ParsePlan(std::string_view(*text).substr(0, text->find("\n---\n"))) : Result<Plan>(text.status());
+  const Result<Plan> plan = text ? ParsePlan(PlanOf(*text)) : Result<Plan>(text.status());
   return plan ? RunOne(*plan) : Fail(plan.status().WithContext(path));
 }
 
@@ -234,7 +237,7 @@ int RunPlantedBugs(const Words& words) {
   std::vector<PlantedRow> rows;
   for (const std::filesystem::path& path : *files) {
     const Result<std::string> text = ReadFile(path);
-    const auto read = text ? ParsePlanted(*text) : Result<std::vector<PlantedRow>>(text.status());
+    const auto read = text ? ParsePlanted(*text, ReadPath) : Result<std::vector<PlantedRow>>(text.status());
     if (!read) {
       return Fail(read.status().WithContext(path.string()));
     }
@@ -288,6 +291,7 @@ int RunPlantedBugs(const Words& words) {
 #endif
 
 int Dispatch(const Words& words) {
+  mutant::ChooseAll(words.mutants);
   if (words.seed) {
     return RunOne(DrawPlan(*words.seed));
   }
@@ -330,6 +334,10 @@ int Main(int argc, char** argv) {
   app.add_flag("--rewrite", words.rewrite, "with --scenarios: accepts what happens now");
   app.add_option("--rows", words.rows, "with --planted: the folder of its rows")->capture_default_str();
   app.add_option("--shipped-hash", words.shipped_hash)->group("");
+#ifdef REFIT_MUTANTS
+  app.add_option("--mutant", words.mutants,
+                 "with --seed, --plan, --seeds: a planted bug that is active; again for more");
+#endif
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

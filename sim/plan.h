@@ -126,6 +126,8 @@ Status CheckPlan(const Plan& plan);
 // As a scenario has it: one line per setting and fault. Parse says which line it does not understand.
 std::string ToText(const Plan& plan);
 Result<Plan> ParsePlan(std::string_view text);
+// Of a scenario's text what stands above the line `---`.
+inline std::string_view PlanOf(std::string_view text) { return text.substr(0, text.find("\n---\n")); }
 // The same, over what the plan has already, and without CheckPlan.
 Status ReadInto(std::string_view text, Plan& plan);
 

@@ -55,7 +55,7 @@ Result<std::vector<FaultKind>> KindsOf(std::string_view text) {
   return kinds;
 }
 
-Result<PlantedRow> RowFrom(const std::vector<std::string>& words) {
+Result<PlantedRow> RowFrom(const std::vector<std::string>& words, const ReadText& read) {
   PlantedRow row;
   if (words.size() < 4) {
     return InvalidArgument("a row has at least four words", "write NAME MUTANTS CHECKERS BUDGET [SETTING=VALUE …]");
@@ -76,6 +76,12 @@ Result<PlantedRow> RowFrom(const std::vector<std::string>& words) {
       REFIT_ASSIGN_OR_RETURN(row.faults, KindsOf(words[i].substr(kFaults.size())));
       continue;
     }
+    constexpr std::string_view kPlan = "plan=";
+    if (words[i].starts_with(kPlan)) {
+      REFIT_ASSIGN_OR_RETURN(const std::string text, read(words[i].substr(kPlan.size())));
+      REFIT_ASSIGN_OR_RETURN(row.plan, ParsePlan(PlanOf(text)));
+      continue;
+    }
     row.settings += words[i] + "\n";
     std::replace(row.settings.begin(), row.settings.end(), '=', ' ');
   }
@@ -86,7 +92,7 @@ Result<PlantedRow> RowFrom(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Result<std::vector<PlantedRow>> ParsePlanted(std::string_view text) {
+Result<std::vector<PlantedRow>> ParsePlanted(std::string_view text, const ReadText& read) {
   std::vector<PlantedRow> rows;
   std::uint32_t number = 0;
   for (std::string_view rest = text; !rest.empty();) {
@@ -97,7 +103,7 @@ Result<std::vector<PlantedRow>> ParsePlanted(std::string_view text) {
     if (words.empty() || words.front().starts_with('#')) {
       continue;
     }
-    const Result<PlantedRow> row = RowFrom(words);
+    const Result<PlantedRow> row = RowFrom(words, read);
     if (!row.ok()) {
       return row.status().WithContext(StrCat("line ", number));
     }
@@ -107,6 +113,11 @@ Result<std::vector<PlantedRow>> ParsePlanted(std::string_view text) {
 }
 
 Plan DrawPlanOf(std::uint64_t seed, const PlantedRow& row) {
+  if (row.plan) {
+    Plan plan = *row.plan;
+    plan.seed = seed;
+    return plan;
+  }
   const Plan drawn = row.faults.empty() ? DrawPlan(seed) : DrawPlanOf(seed, row.faults);
   Plan plan = drawn;
   plan.faults.clear();

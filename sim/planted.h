@@ -3,7 +3,7 @@
 //
 // Planted bugs (settled C19): a simulator that nobody has seen fail proves nothing. A row of sim/planted/*.txt is
 //
-//   NAME MUTANTS CHECKERS BUDGET [SETTING=VALUE …] [faults=KIND,KIND]
+//   NAME MUTANTS CHECKERS BUDGET [SETTING=VALUE …] [faults=KIND,KIND] [plan=FILE]
 //   M1+M6 RX-ID-01/no-term+RX-COMMIT-04/any-digest INV-1,INV-2 20000 link=on faults=freeze-controller
 //
 // Within that many runs one of the named checkers must report it; with those off nobody may. Behind a bar stand those
@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +33,11 @@ struct PlantedRow {
   std::uint64_t budget = 0;
   std::string settings;           // lines of a plan that go before what is drawn
   std::vector<FaultKind> faults;  // drawn; none: of every kind
+  std::optional<Plan> plan;       // run with each seed instead of a drawn one
 };
-Result<std::vector<PlantedRow>> ParsePlanted(std::string_view text);
+// read gives the text of a file that a row names.
+using ReadText = std::function<Result<std::string>(const std::string& file)>;
+Result<std::vector<PlantedRow>> ParsePlanted(std::string_view text, const ReadText& read = nullptr);
 
 struct PlantedResult {
   bool found = false;

@@ -92,6 +92,19 @@ TEST(Planted, SettingsGoBeforeWhatIsDrawn) {
   }
 }
 
+TEST(Planted, ARowMayNameAPlanThatIsRunWithEachSeed) {
+  const auto rows =
+      ParsePlanted("M first/a INV-2 200 plan=here.txt", [](const std::string& file) -> Result<std::string> {
+        EXPECT_EQ(file, "here.txt");
+        return std::string("# A scenario\nengines 3\nat 1s: kill engine 2\n---\nwhat happened\n");
+      });
+  ASSERT_TRUE(rows.ok()) << rows.status().ToString();
+  const Plan plan = DrawPlanOf(77, rows->front());
+  EXPECT_EQ(plan.seed, 77U);
+  EXPECT_EQ(plan.engines, 3U);
+  EXPECT_EQ(plan.faults.size(), 1U);
+}
+
 TEST(Planted, OnlyFaultsThatTheRowNamesAreDrawn) {
   const PlantedRow row = ParsePlanted("M first/a INV-2 200 link=on faults=late-read,kill-engine")->front();
   std::size_t drawn = 0;
