@@ -92,7 +92,9 @@ void RunSeed(const BatchOptions& options, std::uint64_t seed, Shared& shared, Wo
   const RunOptions run_options{.on = options.on};
   const RunResult result = options.run(plan, run_options);
   CountPlan(plan, result, worker.totals);
-  if (!result.violations.empty()) {
+  const bool failed =
+      !result.violations.empty() && !options.ignored.test(static_cast<std::size_t>(result.violations.front().checker));
+  if (failed) {
     const Violation& first = result.violations.front();
     ++(IsLiveness(first.checker) ? worker.totals.liveness_failures : worker.totals.violations);
     Note(shared, worker, seed, ToString(first.checker), first.what);

@@ -57,6 +57,7 @@ struct BatchOptions {
   std::uint64_t seeds = 0;
   std::uint32_t jobs = 1;
   Checkers on = Checkers().set();
+  Checkers ignored;                // they may end a run, and that is no failure
   std::uint32_t repeat_every = 0;  // each so many-th seed is run twice
   std::uint64_t stop_after = 0;    // failures; 0: goes on
   double hung_after_s = 60;        // one run

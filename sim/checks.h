@@ -42,6 +42,8 @@ class Checks {
   void OnStart(SlotIndex slot, const std::vector<std::unique_ptr<Engine>>& lives);
   void OnSend(PolicyRank rank, AttemptId attempt, Content content);
   void OnTransfer(const Engine& engine, const peer::StartTransfer& transfer);
+  // What one end takes as told by the other: an announcement, a release.
+  void OnTaken(SlotIndex slot, std::string_view what, AttemptId told, AttemptId running);
   void OnHandOver(const Engine& engine, AttemptId attempt, const std::vector<RankPayload>& ranks);
   void OnInstall(const Engine& engine, const std::vector<RankPayload>& ranks);
   void OnLetGo(const Engine& engine, std::size_t rank, const RankPayload& payload);

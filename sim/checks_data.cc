@@ -32,6 +32,14 @@ void Checks::OnTransfer(const Engine& engine, const peer::StartTransfer& transfe
   book.handed.assign(world_.plan().tp_size, {});
 }
 
+// INV-5: nothing of another attempt is taken for this one's, however equal its bytes.
+void Checks::OnTaken(SlotIndex slot, std::string_view what, AttemptId told, AttemptId running) {
+  if (told != running) {
+    world_.Report(Checker::kInv5, StrCat(what, " of attempt ", ToString(told), " for engine ", slot,
+                                         " is taken in attempt ", ToString(running)));
+  }
+}
+
 // INV-5: of the current attempt, in order, exactly once.
 void Checks::OnHandOver(const Engine& engine, AttemptId attempt, const std::vector<RankPayload>& ranks) {
   Book& book = books_[engine.incarnation()];

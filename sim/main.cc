@@ -66,8 +66,6 @@ Result<std::string> ReadFile(const std::filesystem::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-Result<std::string> ReadPath(const std::string& path) { return ReadFile(path); }
-
 // Regular files *.txt, by name.
 Result<std::vector<std::filesystem::path>> TextFiles(const std::string& folder) {
   std::error_code error;
@@ -237,7 +235,8 @@ int RunPlantedBugs(const Words& words) {
   std::vector<PlantedRow> rows;
   for (const std::filesystem::path& path : *files) {
     const Result<std::string> text = ReadFile(path);
-    const auto read = text ? ParsePlanted(*text, ReadPath) : Result<std::vector<PlantedRow>>(text.status());
+    const auto read = text ? ParsePlanted(*text, [](const std::string& file) { return ReadFile(file); })
+                           : Result<std::vector<PlantedRow>>(text.status());
     if (!read) {
       return Fail(read.status().WithContext(path.string()));
     }

@@ -28,6 +28,14 @@ std::vector<std::string> Split(std::string_view text, std::string_view at) {
   }
 }
 
+Checkers Liveness() {
+  Checkers checkers;
+  for (std::size_t i = 0; i < checkers.size(); ++i) {
+    checkers.set(i, IsLiveness(static_cast<Checker>(i)));
+  }
+  return checkers;
+}
+
 Result<Checkers> CheckersOf(std::string_view text) {
   Checkers checkers;
   for (const std::string& name : Split(text, ",")) {
@@ -156,7 +164,9 @@ PlantedResult RunPlanted(const PlantedRow& row, std::uint32_t jobs, RunResult (*
     (named ? result.by : result.other) = failure;
   }
   // The seeds up to the one that showed it, within reason.
-  options.on = ~(row.by | row.also);
+  // Those of liveness stay on where they are excused: a run that gets nowhere has to end.
+  options.on = ~(row.by | row.also) | (row.also & Liveness());
+  options.ignored = row.also;
   options.seeds = std::min(row.budget, std::clamp<std::uint64_t>(result.runs, 300, 2000));
   const Batch others = RunBatch(options);
   mutant::ChooseAll({});

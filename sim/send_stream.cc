@@ -142,7 +142,11 @@ void SendStream::Announce(const stream::SendStep& step) {
 }
 
 void SendStream::Release(AttemptId attempt, LoadSeq seq) {
-  if (ledger_.Release(attempt, seq) && running()) {
+  if (!ledger_.Release(attempt, seq)) {
+    return;
+  }
+  policy_.sim().checks().OnTaken(slot_, "a release", attempt, open_.stamp.attempt);
+  if (running()) {
     Go();
   }
 }

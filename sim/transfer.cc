@@ -90,6 +90,7 @@ void Transfer::OnAnnounced(PolicyRank rank, const Announcement& announcement) {
     if (*arrival == stream::Arrival::kDrop) {
       return;
     }
+    agent_.sim().checks().OnTaken(agent_.slot(), "an announcement", announcement.attempt, attempt());
     status = agent_.sim().plan().link ? TakePiece(*stream, announcement) : TakeLoad(*stream, announcement);
   }
   if (!status.ok()) {
