@@ -131,10 +131,11 @@ Plan DrawPlanOf(std::uint64_t seed, const PlantedRow& row) {
   plan.faults.clear();
   const auto override = [&] { REFIT_CHECK(ReadInto(row.settings, plan).ok(), "ParsePlanted has read these settings"); };
   override();
-  if (!CheckPlan(plan).ok()) {  // strict and the sizes that were drawn
+  if (!CheckPlan(plan).ok()) {  // what was drawn for other sizes
     plan.engines = 2;
     plan.tp_size = 1;
     plan.policies = 2;
+    plan.attached.reset();
     override();
   }
   for (const Fault& fault : drawn.faults) {

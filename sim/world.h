@@ -162,6 +162,7 @@ class World {
   RunResult result_;
   bool violated_ = false;
   bool retained_ = false;
+  bool all_answered_ = false;  // of the requests under faults
   bool settled_ = false;
   std::uint32_t healed_syncs_ = 0;
   std::uint32_t failed_syncs_ = 0;

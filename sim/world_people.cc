@@ -124,9 +124,8 @@ void World::RestartLater(Process who, Duration delay) {
 // ---- how a run goes on, and ends
 
 void World::RunFaults() {
-  bool done = false;
-  client_->Ask(plan_.requests, [&done] { done = true; });
-  while (!done && now_ < Instant{} + kPatience && Step()) {
+  client_->Ask(plan_.requests, [this] { all_answered_ = true; });  // which may be long after this returned
+  while (!all_answered_ && now_ < Instant{} + kPatience && Step()) {
     if (result_.steps > kMostSteps) {
       Report(Checker::kL1, "time stands still");
     }
