@@ -131,7 +131,12 @@ class Host final : public AgentHost, public rpc::AgentHandler {
                             ", tp ", options_.tp_size));
     const std::shared_ptr<EngineLife> shared = std::move(life);
     life_.With([&shared](auto& current) { current = shared; });
-    stopping_.With([&shared](Stopping& stopping) { stopping.life = shared.get(); });
+    stopping_.With([&shared](Stopping& stopping) {
+      stopping.life = shared.get();
+      if (stopping.now) {  // while it was launched: nobody else will tell it
+        shared->Stop();
+      }
+    });
     return OkStatus();
   }
 
