@@ -74,6 +74,8 @@ lint: deps
 	@$(STEP) tidy tools/tidy.py
 	@$(STEP) tools-test python3 -m unittest discover -q -s tools -p '*_test.py'
 	@$(STEP) mutant-tables tools/mutants.py --check
+	@$(STEP) machines tools/draw_machines.py --check
+	@$(STEP) rules tools/rules.py
 	@$(STEP) format tools/lint.sh format
 	@$(STEP) clang-tidy tools/lint.sh tidy
 
