@@ -96,22 +96,21 @@ class Receiver {
     const Instant begun = exec::Now();
     const rpc::DigestKind digests = options_.into.has_value() ? rpc::DigestKind::kGpuHash : rpc::DigestKind::kXxh3;
     REFIT_ASSIGN_OR_RETURN(
-        std::unique_ptr<rpc::ReceiverStream> channel,
-        rpc::ReceiverStream::Open(address_,
-                                  {.stamp = {.run = {},
-                                             .term = Term(1),
-                                             .seq = {},
-                                             .attempt = attempt,
-                                             .version = {},
-                                             .incarnation = incarnation_},
-                                   .slot = slot,
-                                   .policy_incarnation = {},
-                                   .tp_ranks = {0},
-                                   .offers = {{options_.transport, stream::PackUnit::kPiece, piece_bytes, digests}},
-                                   .budget = kDeadline},
-                                  deadline));
-    TransferStream stream(std::move(channel), attempt, incarnation_);
-    REFIT_ASSIGN_OR_RETURN(const rpc::StreamOpened opened, stream.Open());
+        const std::unique_ptr<TransferStream> stream,
+        TransferStream::Connect(address_,
+                                {.stamp = {.run = {},
+                                           .term = Term(1),
+                                           .seq = {},
+                                           .attempt = attempt,
+                                           .version = {},
+                                           .incarnation = incarnation_},
+                                 .slot = slot,
+                                 .policy_incarnation = {},
+                                 .tp_ranks = {0},
+                                 .offers = {{options_.transport, stream::PackUnit::kPiece, piece_bytes, digests}},
+                                 .budget = kDeadline},
+                                deadline));
+    REFIT_ASSIGN_OR_RETURN(const rpc::StreamOpened opened, stream->Open());
     if (opened.slots.empty()) {
       return Internal("the source opened no stream");
     }
@@ -122,7 +121,7 @@ class Receiver {
         const std::unique_ptr<LoadPuller> puller,
         LoadPuller::Start(
             {.whom = "the source", .opened = opened, .load_bytes = std::max(total_, piece_bytes), .deadline = deadline},
-            stream, *end_));
+            *stream, *end_));
     while (true) {
       REFIT_ASSIGN_OR_RETURN(const std::optional<PulledLoad> load, puller->Next());
       if (!load.has_value()) {

@@ -130,20 +130,19 @@ void LinkProof::Close() {
 }
 
 Result<TransferStream*> LinkProof::Connect() {
-  REFIT_ASSIGN_OR_RETURN(std::unique_ptr<rpc::ReceiverStream> channel,
-                         rpc::ReceiverStream::Open(options_.source.address,
-                                                   {.stamp = options_.stamp,
-                                                    .slot = options_.slot,
-                                                    .policy_incarnation = options_.source.incarnation,
-                                                    .tp_ranks = options_.source.tp_ranks,
-                                                    .offers = options_.offers,
-                                                    .budget = options_.deadline - exec::Now(),
-                                                    .purpose = rpc::StreamPurpose::kProve},
-                                                   options_.deadline));
+  REFIT_ASSIGN_OR_RETURN(std::unique_ptr<TransferStream> channel,
+                         TransferStream::Connect(options_.source.address,
+                                                 {.stamp = options_.stamp,
+                                                  .slot = options_.slot,
+                                                  .policy_incarnation = options_.source.incarnation,
+                                                  .tp_ranks = options_.source.tp_ranks,
+                                                  .offers = options_.offers,
+                                                  .budget = options_.deadline - exec::Now(),
+                                                  .purpose = rpc::StreamPurpose::kProve},
+                                                 options_.deadline));
   TransferStream* connected = nullptr;
   const bool stopped = shared_.With([&](Shared& shared) {
-    shared.channel =
-        std::make_unique<TransferStream>(std::move(channel), options_.stamp.attempt, options_.stamp.incarnation);
+    shared.channel = std::move(channel);
     connected = shared.channel.get();
     return shared.stopped;
   });

@@ -100,18 +100,17 @@ Status LoadReceiver::OpenStreams() {
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     Stream& stream = streams_[i];
     stream.source = start.streams[i];
-    REFIT_ASSIGN_OR_RETURN(std::unique_ptr<rpc::ReceiverStream> channel,
-                           rpc::ReceiverStream::Open(stream.source.address,
-                                                     {.stamp = start.stamp,
-                                                      .slot = options_.slot,
-                                                      .policy_incarnation = stream.source.incarnation,
-                                                      .tp_ranks = stream.source.tp_ranks,
-                                                      .offers = options_.offers,
-                                                      .budget = deadline_ - exec::Now()},
-                                                     deadline_));
+    REFIT_ASSIGN_OR_RETURN(std::unique_ptr<TransferStream> channel,
+                           TransferStream::Connect(stream.source.address,
+                                                   {.stamp = start.stamp,
+                                                    .slot = options_.slot,
+                                                    .policy_incarnation = stream.source.incarnation,
+                                                    .tp_ranks = stream.source.tp_ranks,
+                                                    .offers = options_.offers,
+                                                    .budget = deadline_ - exec::Now()},
+                                                   deadline_));
     const bool stopped = shared_.With([&](Shared& shared) {
-      stream.channel =
-          std::make_unique<TransferStream>(std::move(channel), start.stamp.attempt, start.stamp.incarnation);
+      stream.channel = std::move(channel);
       return shared.stopped;
     });
     if (stopped) {

@@ -7,6 +7,14 @@
 
 namespace refit::runtime {
 
+Result<std::unique_ptr<TransferStream>> TransferStream::Connect(const std::string& address, const rpc::OpenStream& open,
+                                                                Instant deadline) {
+  REFIT_ASSIGN_OR_RETURN(std::unique_ptr<rpc::ReceiverStream> channel,
+                         rpc::ReceiverStream::Open(address, open, deadline));
+  return std::unique_ptr<TransferStream>(
+      new TransferStream(std::move(channel), open.stamp.attempt, open.stamp.incarnation));
+}
+
 Result<stream::Arrival> TransferStream::Judge(const rpc::SenderMessage& message) {
   if (const auto* load = std::get_if<rpc::LoadAnnouncement>(&message)) {
     return gate_.Announced(load->attempt, load->incarnation, load->slot_index, load->bucket.seq, load->bucket.is_last);

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
+#include "refit/base/time.h"
 #include "refit/rpc/load_stream.h"
 #include "refit/stream/announcement_gate.h"
 
@@ -19,8 +21,9 @@ namespace refit::runtime {
 // Thread: one; Release from one other, Cancel from any.
 class TransferStream {
  public:
-  TransferStream(std::unique_ptr<rpc::ReceiverStream> channel, AttemptId attempt, const Incarnation& incarnation)
-      : channel_(std::move(channel)), attempt_(attempt), gate_(attempt, incarnation) {}
+  // Asks a policy worker for a stream of the attempt, to the life, that the stamp names.
+  static Result<std::unique_ptr<TransferStream>> Connect(const std::string& address, const rpc::OpenStream& open,
+                                                         Instant deadline);
 
   // Each waits for the sender, and fails with its words where it failed.
   Result<rpc::StreamOpened> Open();
@@ -30,6 +33,8 @@ class TransferStream {
   void Cancel() { channel_->Cancel(); }  // the others fail from now on
 
  private:
+  TransferStream(std::unique_ptr<rpc::ReceiverStream> channel, AttemptId attempt, const Incarnation& incarnation)
+      : channel_(std::move(channel)), attempt_(attempt), gate_(attempt, incarnation) {}
   Result<stream::Arrival> Judge(const rpc::SenderMessage& message);
   Result<rpc::SenderMessage> NextOfOurs();
 
