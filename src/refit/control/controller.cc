@@ -75,15 +75,15 @@ Controller::Controller(ControllerOptions options, const JournalState* recovered)
   if (recovered->intent.has_value() && recovered->commits.contains(recovered->intent->version)) {
     // Decided: success, whatever became of single activations (RX-COMMIT-06).
     const IntentRecord& intent = *recovered->intent;
-    fresh_.emplace_back(Append{next_append_++, OutcomeRecord{intent.request_id, intent.version, true, OkStatus()}});
+    owed_ = OutcomeRecord{intent.request_id, intent.version, true, OkStatus()};
     recorded_[intent.request_id] = Recorded{OkStatus(), std::nullopt};
     recorded_order_.push_back(intent.request_id);
   }
 }
 
 void Controller::Start(Instant now, ControllerEffects& out) {
-  for (ControllerEffect& effect : fresh_) {
-    appends_.push_back({std::get<Append>(effect).append, now + options_.append_deadline, false});
+  if (owed_.has_value()) {
+    Write(*std::exchange(owed_, std::nullopt), now);
   }
   if (options_.use_router) {
     router_.Start(now);
@@ -211,7 +211,6 @@ void Controller::On(const SyncRequested& event, Instant now) {
   }
   stale_ = REFIT_MUTANT("RC-SYNC-01/clear-early", true, false);
   poisoned_ = false;
-  cancelled_.reset();
   request_ = Request{.id = event.request_id,
                      .source = event.source,
                      .deadline = now + event.budget,
@@ -272,7 +271,7 @@ void Controller::EndRequest(const Status& status, const std::optional<sync::Outc
 // ---- the journal's gate
 
 void Controller::Write(Record record, Instant now) {
-  appends_.push_back({next_append_, now + options_.append_deadline, false});
+  appends_.push_back({next_append_, now + options_.append_deadline});
   fresh_.emplace_back(Append{next_append_++, std::move(record)});
 }
 
@@ -283,9 +282,8 @@ void Controller::On(const Appended& event, Instant now) {
   if (!event.status.ok()) {
     return StopActing(kExitJournalInDoubt, event.status.WithContext("the journal is in doubt"));
   }
-  const bool commit = appends_.front().commit;
   appends_.pop_front();
-  if (commit) {
+  if (event.append == commit_append_) {
     OnCommitted(now);
   }
 }

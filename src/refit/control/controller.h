@@ -242,8 +242,7 @@ class Controller {
     bool adopting = false;            // what its agent says of itself is not settled yet
     Instant expected_until = kNever;  // a successor waits so long for a life that the journal names
     WeightVersion version;            // that it serves, or served last
-    Digest digest;
-    bool in_traffic = false;  // the router may send somebody to that life
+    bool in_traffic = false;          // the router may send somebody to that life
     bool removed = false;
     bool spare_charge = false;  // its next restart costs nothing: the failure was not its own (RX-QUAR-05)
     Incarnation charged;        // the life whose end was charged last
@@ -275,7 +274,6 @@ class Controller {
   struct PendingAppend {
     std::uint64_t append;
     Instant deadline;
-    bool commit;  // of the session
   };
 
   // controller.cc: requests, the journal's gate, the latch.
@@ -295,14 +293,14 @@ class Controller {
   // controller_sessions.cc: refits and catch-ups.
   void Advance(Instant now);
   void AdvanceRequest(Instant now);
-  bool AliveChecked(Instant now);
+  bool AliveChecked();
   bool Recovered(Instant now);
   bool Quieted(Instant now);
   Status CheckRegistered() const;
   void StartRefit(Instant now);
   void StartCatchUp(Instant now);
   bool MayCatchUp(const Slot& slot) const;
-  sync::SessionOptions MakeSession(Instant now);
+  sync::SessionOptions MakeSession();
   void Forward(const sync::SessionEvent& event, Instant now);
   void CarryOut(sync::SessionEffects effects, Instant now);
   void OnCommit(const sync::AppendCommit& commit, Instant now);
@@ -321,6 +319,8 @@ class Controller {
   void On(const ProbeEnded& event, Instant now);
   void On(const RequestServed& event, Instant now);
   void On(const RouterAnswered& event, Instant now);
+  void SendErrand(PolicyRank rank, Worker& worker, sync::PolicyCommandKind kind, WeightVersion version,
+                  Duration budget);
   void OnAgentReplied(const sync::AgentReplied& event, Instant now);
   void OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const sync::AgentReply& reply, Instant now);
   void On(const PolicyRegistered& event, Instant now);
@@ -334,12 +334,15 @@ class Controller {
   void Lose(SlotIndex index, Incarnation incarnation, const Status& status, Death death, Instant now);
   void Detach(SlotIndex index, Slot& slot, Instant now);
   void StartKill(SlotIndex index, Slot& slot, bool confirmed, Instant now);
+  void ConfirmDeath(SlotIndex index, Slot& slot, Instant now);
   void OnDead(SlotIndex index, Slot& slot, bool confirmed, Instant now);
   void LeaveTraffic(SlotIndex index, Slot& slot, Instant now);
   void Reschedule(SlotIndex index, Slot& slot, Instant now);
   void StartRecovery(std::vector<SlotIndex> slots, Instant now);
   fleet::Recovery* RecoveryOf(SlotIndex index);
   void CarryOut(fleet::RecoveryEffects effects, Instant now);
+  void RollBack(const fleet::RollBack& back, Instant now);
+  void OnRecoveryEnded(const fleet::RecoveryEnded& ended, Instant now);
   void CarryOut(SlotIndex index, fleet::KillPathEffects effects, Instant now);
   void CarryOut(fleet::HealthEffects effects, Instant now);
   void CarryOut(fleet::RouterEffects effects, Instant now);
@@ -360,7 +363,6 @@ class Controller {
   std::optional<sync::Session> session_;
   std::optional<SlotIndex> catching_up_;  // the session is that slot's
   std::optional<Request> request_;
-  std::optional<Status> cancelled_;
   std::map<std::string, Recorded> recorded_;  // what finished requests got, the newest few
   std::vector<std::string> recorded_order_;
   std::uint32_t attempts_ = 0;
@@ -380,6 +382,8 @@ class Controller {
   std::uint64_t next_append_ = 1;
   std::uint64_t last_sent_append_ = 0;
   std::deque<PendingAppend> appends_;                            // not confirmed yet, in order
+  std::uint64_t commit_append_ = 0;                              // the record of the session's decision; 0: none yet
+  std::optional<OutcomeRecord> owed_;                            // that a controller before this one could not write
   ControllerEffects fresh_;                                      // of the event that is being handled
   std::deque<std::pair<std::uint64_t, ControllerEffect>> held_;  // each behind that append
 };

@@ -38,7 +38,6 @@ void Controller::EnterServing(SlotIndex index, Slot& slot, Instant now) {
     Enter(index, slot, SlotState::kServing);
   }
   slot.version = committed_;
-  slot.digest = committed_digest_;
   slot.last_error.clear();
   if (options_.use_router) {
     slot.in_traffic = true;
@@ -64,9 +63,7 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
   Slot& slot = found->second;
   if (slot.kill.has_value()) {
     if (confirmed) {
-      fleet::KillPathEffects effects;
-      slot.kill->OnDeath(effects);
-      CarryOut(index, std::move(effects), now);
+      ConfirmDeath(index, slot, now);
     }
     return;
   }
@@ -102,9 +99,7 @@ void Controller::Lose(SlotIndex index, Incarnation incarnation, const Status& st
   }
   if (slot.kill.has_value()) {  // the recovery has begun it
     if (confirmed) {
-      fleet::KillPathEffects effects;
-      slot.kill->OnDeath(effects);
-      CarryOut(index, std::move(effects), now);
+      ConfirmDeath(index, slot, now);
     }
     return;
   }
@@ -145,6 +140,12 @@ void Controller::StartKill(SlotIndex index, Slot& slot, bool confirmed, Instant 
   if (confirmed) {
     slot.kill->OnDeath(effects);
   }
+  CarryOut(index, std::move(effects), now);
+}
+
+void Controller::ConfirmDeath(SlotIndex index, Slot& slot, Instant now) {
+  fleet::KillPathEffects effects;
+  slot.kill->OnDeath(effects);
   CarryOut(index, std::move(effects), now);
 }
 
@@ -256,7 +257,7 @@ fleet::Recovery* Controller::RecoveryOf(SlotIndex index) {
 }
 
 void Controller::CarryOut(fleet::RecoveryEffects effects, Instant now) {
-  for (fleet::RecoveryEffect& effect : effects) {
+  for (const fleet::RecoveryEffect& effect : effects) {
     if (const auto* launch = std::get_if<fleet::LaunchSlot>(&effect)) {
       Slot& slot = slots_.at(launch->slot);
       slot.launch = next_launch_++;
@@ -268,49 +269,56 @@ void Controller::CarryOut(fleet::RecoveryEffects effects, Instant now) {
       SendErrand(offload->slot, slots_.at(offload->slot), Errand::kRelease, AgentCommandKind::kRelease,
                  WeightVersion(0));
     } else if (const auto* back = std::get_if<fleet::RollBack>(&effect)) {
-      Slot& slot = slots_.at(back->slot);
-      slot.launch = 0;
-      if (slot.state == SlotState::kQuarantined) {
-        StartKill(back->slot, slot, false, now);
-      } else if (slot.state == SlotState::kEmpty) {
-        if (fleet::Recovery* recovery = RecoveryOf(back->slot); recovery != nullptr) {
-          fleet::RecoveryEffects more;
-          recovery->OnRolledBack(back->slot, true, more);
-          CarryOut(std::move(more), now);
-        }
-      } else if (slot.state < SlotState::kQuarantined) {
-        Lose(back->slot, slot.incarnation, Aborted("its recovery was rolled back"), Death::kWanted, now);
-      }
+      RollBack(*back, now);
     } else {
-      const auto ended = std::get<fleet::RecoveryEnded>(std::move(effect));
-      std::vector<SlotIndex> concerned;
-      for (auto& [index, slot] : slots_) {
-        const bool of_it = std::any_of(recoveries_.begin(), recoveries_.end(), [index = index](const auto& each) {
-          return each.phase() == fleet::RecoveryPhase::kEnded && each.concerns(index);
-        });
-        if (of_it) {
-          concerned.push_back(index);
-        }
-      }
-      std::erase_if(recoveries_, [](const auto& each) { return each.phase() == fleet::RecoveryPhase::kEnded; });
-      if (ended.status.ok()) {
-        continue;
-      }
-      for (const SlotIndex index : concerned) {
-        Slot& slot = slots_.at(index);
-        slot.last_error = ended.status.ToString();
-        if (slot.state == SlotState::kEmpty || slot.state == SlotState::kZombie) {
-          Reschedule(index, slot, now);
-        }
-      }
-      const bool strict = options_.profile.recovery == sync::RecoveryUnit::kCohort;
-      if (strict && !ended.zombies.empty()) {
-        Latch(ended.status, now);
-      }
-      if (strict && request_.has_value() && !session_.has_value()) {
-        EndRequest(ended.status, std::nullopt, now);
-      }
+      OnRecoveryEnded(std::get<fleet::RecoveryEnded>(effect), now);
     }
+  }
+}
+
+void Controller::RollBack(const fleet::RollBack& back, Instant now) {
+  Slot& slot = slots_.at(back.slot);
+  slot.launch = 0;
+  if (slot.state == SlotState::kQuarantined) {
+    StartKill(back.slot, slot, false, now);
+  } else if (slot.state == SlotState::kEmpty) {
+    if (fleet::Recovery* recovery = RecoveryOf(back.slot); recovery != nullptr) {
+      fleet::RecoveryEffects effects;
+      recovery->OnRolledBack(back.slot, true, effects);
+      CarryOut(std::move(effects), now);
+    }
+  } else if (slot.state < SlotState::kQuarantined) {
+    Lose(back.slot, slot.incarnation, Aborted("its recovery was rolled back"), Death::kWanted, now);
+  }
+}
+
+void Controller::OnRecoveryEnded(const fleet::RecoveryEnded& ended, Instant now) {
+  std::vector<SlotIndex> concerned;
+  for (const auto& [index, slot] : slots_) {
+    const bool of_it = std::any_of(recoveries_.begin(), recoveries_.end(), [index = index](const auto& each) {
+      return each.phase() == fleet::RecoveryPhase::kEnded && each.concerns(index);
+    });
+    if (of_it) {
+      concerned.push_back(index);
+    }
+  }
+  std::erase_if(recoveries_, [](const auto& each) { return each.phase() == fleet::RecoveryPhase::kEnded; });
+  if (ended.status.ok()) {
+    return;
+  }
+  for (const SlotIndex index : concerned) {
+    Slot& slot = slots_.at(index);
+    slot.last_error = ended.status.ToString();
+    if (slot.state == SlotState::kEmpty || slot.state == SlotState::kZombie) {
+      Reschedule(index, slot, now);
+    }
+  }
+  const bool strict = options_.profile.recovery == sync::RecoveryUnit::kCohort;
+  if (strict && !ended.zombies.empty()) {
+    Latch(ended.status, now);
+  }
+  if (strict && request_.has_value() && !session_.has_value()) {
+    EndRequest(ended.status, std::nullopt, now);
   }
 }
 

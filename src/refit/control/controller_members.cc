@@ -73,7 +73,6 @@ void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMembe
   slot.errands.clear();
   slot.catch_ups = 0;
   slot.version = WeightVersion(0);  // launch weights: STALE until a refit or a catch-up has reached it
-  slot.digest = {};
   slot.last_error.clear();
   slot.adopting = false;
   Enter(index, slot, SlotState::kStale);
@@ -121,18 +120,7 @@ void Controller::On(const PolicyRegistered& event, Instant now) {
   worker.member = member;
   if (found_again && succeeds_) {
     // It may still send for the controller before this one, to nobody (RX-JRNL-04).
-    sync::PolicyCommand command{.stamp = {.run = options_.run,
-                                          .term = options_.term,
-                                          .seq = worker.next_seq,
-                                          .attempt = {options_.term, attempts_},
-                                          .version = committed_,
-                                          .incarnation = member.incarnation},
-                                .kind = sync::PolicyCommandKind::kAbort,
-                                .budget = options_.command_budget,
-                                .source = {},
-                                .receivers = {}};
-    worker.next_seq = worker.next_seq.Next();
-    fresh_.emplace_back(sync::SendToPolicy{member.rank, std::move(command)});
+    SendErrand(member.rank, worker, sync::PolicyCommandKind::kAbort, committed_, options_.command_budget);
   }
   if (replaces) {
     Forward(sync::PolicyLost{member.rank, Unavailable("a new incarnation took its rank")}, now);
@@ -203,6 +191,17 @@ void Controller::SendErrand(SlotIndex index, Slot& slot, Errand errand, AgentCom
   fresh_.emplace_back(sync::SendToAgent{index, std::move(command)});
 }
 
+void Controller::SendErrand(PolicyRank rank, Worker& worker, sync::PolicyCommandKind kind, WeightVersion version,
+                            Duration budget) {
+  sync::PolicyCommand command;
+  command.stamp = {
+      options_.run, options_.term, worker.next_seq, {options_.term, attempts_}, version, worker.member->incarnation};
+  command.kind = kind;
+  command.budget = budget;
+  worker.next_seq = worker.next_seq.Next();
+  fresh_.emplace_back(sync::SendToPolicy{rank, std::move(command)});
+}
+
 void Controller::OnAgentReplied(const sync::AgentReplied& event, Instant now) {
   if (Superseded(event.reply.highest_term)) {
     return;
@@ -244,13 +243,6 @@ void Controller::OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const 
         Reconcile(index, slot, reply, now);
       }
       return;
-    case Errand::kHold:
-      slot.adopting = false;
-      slot.member->serving = false;
-      if (!done) {
-        Lose(index, slot.incarnation, reply.status.WithContext("attached, and cannot be paused"), Death::kWanted, now);
-      }
-      return;
     case Errand::kResume:
     case Errand::kActivate:
       slot.adopting = false;
@@ -272,7 +264,8 @@ void Controller::OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const 
         CarryOut(std::move(effects), now);
       }
       return;
-    case Errand::kKill: return;
+    case Errand::kHold:
+    case Errand::kKill: return;  // whoever is held or killed here has no life in the slot any more
   }
 }
 

@@ -47,7 +47,7 @@ void Controller::AdvanceRequest(Instant now) {
                       std::nullopt, now);
   }
   const bool recovers = options_.profile.recover_when == sync::RecoverWhen::kSync;
-  if ((REFIT_MUTANT("RC-REC-01/skip", recovers, false) && !Quieted(now)) || !AliveChecked(now) || !Recovered(now) ||
+  if ((REFIT_MUTANT("RC-REC-01/skip", recovers, false) && !Quieted(now)) || !AliveChecked() || !Recovered(now) ||
       !request_.has_value()) {
     return;
   }
@@ -66,8 +66,7 @@ void Controller::AdvanceRequest(Instant now) {
 }
 
 // RC-REC-10: what died while nobody probed is found before a recovery counts empty slots.
-bool Controller::AliveChecked(Instant now) {
-  static_cast<void>(now);
+bool Controller::AliveChecked() {
   if (!options_.use_fault_tolerance || options_.profile.recover_when == sync::RecoverWhen::kNow) {
     return true;
   }
@@ -154,7 +153,7 @@ Status Controller::CheckRegistered() const {
 
 // ---- sessions
 
-sync::SessionOptions Controller::MakeSession(Instant now) {
+sync::SessionOptions Controller::MakeSession() {
   sync::SessionOptions options;
   options.profile = options_.profile;
   options.run = options_.run;
@@ -171,7 +170,6 @@ sync::SessionOptions Controller::MakeSession(Instant now) {
     }
   }
   leased_.reset();  // a new lease ends the one before
-  static_cast<void>(now);
   return options;
 }
 
@@ -182,7 +180,7 @@ void Controller::StartRefit(Instant now) {
   if (REFIT_MUTANT("RC-SYNC-04/consume-first", false, true)) {
     unbound_.clear();
   }
-  sync::SessionOptions options = MakeSession(now);
+  sync::SessionOptions options = MakeSession();
   options.version = request_->version;
   options.source = request_->source;
   options.deadline = request_->deadline;
@@ -191,7 +189,7 @@ void Controller::StartRefit(Instant now) {
     if (slot.member.has_value()) {
       options.engines.push_back(*slot.member);
     } else if (slot.in_traffic) {
-      options.outside.push_back({index, slot.incarnation, 1, sync::Residue::Unknown()});
+      options.outside.emplace_back(index, slot.incarnation);
     }
   }
   Write(IntentRecord{request_->id, options.version, options.attempt, options.source}, now);
@@ -220,7 +218,7 @@ void Controller::StartCatchUp(Instant now) {
       continue;
     }
     ++slot.catch_ups;
-    sync::SessionOptions options = MakeSession(now);
+    sync::SessionOptions options = MakeSession();
     options.kind = sync::SessionKind::kCatchUp;
     options.version = committed_;
     options.digest = committed_digest_;
@@ -297,8 +295,8 @@ void Controller::OnCommit(const sync::AppendCommit& commit, Instant now) {
     deciding_ = decided;
     record = std::move(decided);
   }
-  appends_.push_back({next_append_, now + options_.append_deadline, true});
-  fresh_.emplace_back(Append{next_append_++, std::move(record)});
+  commit_append_ = next_append_;
+  Write(std::move(record), now);
 }
 
 // From here on the version is published.
@@ -327,12 +325,6 @@ void Controller::OnFinished(const sync::Outcome& outcome, Instant now) {
   const std::optional<SlotIndex> caught_up = std::exchange(catching_up_, std::nullopt);
   attempts_ = std::max(attempts_, outcome.attempt.n);
   poisoned_ = poisoned_ || outcome.deaths_in_update;
-  for (const auto& [index, seq] : outcome.next_seq) {
-    slots_.at(index).next_seq = std::max(slots_.at(index).next_seq, seq);
-  }
-  for (const auto& [rank, seq] : outcome.next_policy_seq) {
-    policies_.at(rank).next_seq = std::max(policies_.at(rank).next_seq, seq);
-  }
   for (const sync::EngineOutcome& engine : outcome.engines) {
     Slot& slot = slots_.at(engine.slot);
     if (outcome.systemic && engine.killed) {  // charged already, or when its kill has ended
@@ -385,21 +377,9 @@ void Controller::On(const HashesTaken& /*event*/, Instant /*now*/) {
     return;
   }
   for (auto& [rank, worker] : policies_) {
-    if (!worker.member.has_value()) {
-      continue;
+    if (worker.member.has_value()) {
+      SendErrand(rank, worker, sync::PolicyCommandKind::kRelease, *leased_, kReleaseBudget);
     }
-    sync::PolicyCommand command{.stamp = {.run = options_.run,
-                                          .term = options_.term,
-                                          .seq = worker.next_seq,
-                                          .attempt = {options_.term, attempts_},
-                                          .version = *leased_,
-                                          .incarnation = worker.member->incarnation},
-                                .kind = sync::PolicyCommandKind::kRelease,
-                                .budget = kReleaseBudget,
-                                .source = {},
-                                .receivers = {}};
-    worker.next_seq = worker.next_seq.Next();
-    fresh_.emplace_back(sync::SendToPolicy{rank, std::move(command)});
   }
   leased_.reset();
 }

@@ -77,9 +77,7 @@ void Session::Handle(const SessionEvent& event, Instant now, SessionEffects& out
     if (Engine* engine = Find(away->slot, away->incarnation); engine != nullptr) {
       engine->out = true;
     }
-    std::erase_if(options_.outside, [away](const EngineMember& member) {
-      return member.slot == away->slot && member.incarnation == away->incarnation;
-    });
+    std::erase(options_.outside, std::pair(away->slot, away->incarnation));
   } else if (const auto* policy = std::get_if<PolicyReplied>(&event)) {
     OnPolicyReplied(*policy);
   } else if (const auto* policy_lost = std::get_if<PolicyLost>(&event)) {
@@ -216,12 +214,12 @@ void Session::OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentRe
         return Lose(engine, kind, reply.status, out);
       }
       return FailEngine(engine, kind, reply.status);
-    case AgentCommandKind::kBind: return OnBindFailed(engine, reply.status, out);
+    case AgentCommandKind::kBind: return OnBindFailed(engine, reply.status);
     case AgentCommandKind::kAttempt:
       if (reply.kind == ReplyKind::kUnbound) {
         engine.member.links.clear();
         engine.step = 0;
-        return OnBindFailed(engine, reply.status, out);
+        return OnBindFailed(engine, reply.status);
       }
       return FailEngine(engine, kind, reply.status);
     case AgentCommandKind::kTransfer:
@@ -238,8 +236,7 @@ void Session::OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentRe
   }
 }
 
-void Session::OnBindFailed(Engine& engine, const Status& status, SessionEffects& out) {
-  static_cast<void>(out);
+void Session::OnBindFailed(Engine& engine, const Status& status) {
   bind_failed_ = true;
   if (options_.profile.on_bind_failure == OnBindFailure::kRetry && ++engine.bind_tries < kBindTries) {
     return;  // its step is still to be done
@@ -266,7 +263,7 @@ void Session::Lose(Engine& engine, AgentCommandKind during, const Status& status
   engine.outcome.serving = false;
   engine.outcome.residue = Residue::Unknown();
   engine.outstanding.clear();
-  out.emplace_back(Quarantine{engine.member.slot, engine.member.incarnation, engine.next_seq, status.message()});
+  out.emplace_back(Quarantine{engine.member.slot, engine.member.incarnation, status.message()});
   if (phase_ == SessionPhase::kUndoing) {
     notes_.push_back(status.WithContext(StrCat("engine ", engine.member.slot)).message());
     return;
@@ -442,10 +439,6 @@ void Session::Finish(const Status& status, Instant now, SessionEffects& out) {
       engine.outcome.status = status;
     }
     outcome.engines.push_back(engine.outcome);
-    outcome.next_seq[engine.member.slot] = engine.next_seq;
-  }
-  for (Policy& policy : policies_) {
-    outcome.next_policy_seq[policy.member.rank] = policy.next_seq;
   }
   const bool undecided = REFIT_MUTANT("RC-SESS-13/latch-after-commit", !committed_ && !append_sent_, true);
   const bool started = REFIT_MUTANT("RC-TERM-01/latch-before-transfer", transfer_started_, true) &&

@@ -59,18 +59,18 @@ struct SessionOptions {
   SessionKind kind = SessionKind::kRefit;
   Profile profile;
   RunId run;
-  AttemptId attempt;                                 // the first one; a retry counts on
-  WeightVersion version;                             // to publish, or to catch up with
-  WeightVersion committed;                           // V-1; of a catch-up: version
-  std::optional<Digest> digest;                      // of a catch-up: what the version means
-  std::string source;                                // for kLease; empty: each worker's default
-  Instant deadline;                                  // of the whole sync
-  std::vector<EngineMember> engines;                 // by slot
-  std::vector<EngineMember> outside;                 // lives that take no part and may still be in traffic
-  std::vector<PolicyMember> policies;                // by rank
-  std::map<SlotIndex, CommandSeq> next_seq;          // first seq to use per agent; none: 1
-  std::map<PolicyRank, CommandSeq> next_policy_seq;  // the same per policy worker
-  bool keep_lease = false;                           // verify: always — the lease is given back by whoever verified
+  AttemptId attempt;                                       // the first one; a retry counts on
+  WeightVersion version;                                   // to publish, or to catch up with
+  WeightVersion committed;                                 // V-1; of a catch-up: version
+  std::optional<Digest> digest;                            // of a catch-up: what the version means
+  std::string source;                                      // for kLease; empty: each worker's default
+  Instant deadline;                                        // of the whole sync
+  std::vector<EngineMember> engines;                       // by slot
+  std::vector<std::pair<SlotIndex, Incarnation>> outside;  // lives that take no part and may still be in traffic
+  std::vector<PolicyMember> policies;                      // by rank
+  std::map<SlotIndex, CommandSeq> next_seq;                // first seq to use per agent; none: 1
+  std::map<PolicyRank, CommandSeq> next_policy_seq;        // the same per policy worker
+  bool keep_lease = false;  // verify: always — the lease is given back by whoever verified
 };
 
 // ---- events
@@ -140,7 +140,6 @@ struct AttemptAborted {
 struct Quarantine {
   SlotIndex slot;
   Incarnation incarnation;
-  CommandSeq next_seq;  // for whoever still has something to tell its agent
   std::string reason;
 };
 // Where an engine of this session has come (fleet/slot.h), for whoever keeps the slots.
@@ -178,8 +177,6 @@ struct Outcome {
   Digest digest;
   TransferTotals published;  // once, from the senders
   std::vector<EngineOutcome> engines;
-  std::map<SlotIndex, CommandSeq> next_seq;
-  std::map<PolicyRank, CommandSeq> next_policy_seq;
   std::vector<std::string> notes;  // secondary errors, never in place of the primary one (RC-SESS-10)
 };
 struct Finished {
@@ -259,7 +256,7 @@ class Session {
   void OnAgentReplied(const AgentReplied& event, Instant now, SessionEffects& out);
   void OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now, SessionEffects& out);
   void OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentReply& reply, SessionEffects& out);
-  void OnBindFailed(Engine& engine, const Status& status, SessionEffects& out);
+  void OnBindFailed(Engine& engine, const Status& status);
   void OnAgentLost(const AgentLost& event, SessionEffects& out);
   void OnPolicyReplied(const PolicyReplied& event);
   void OnPolicyLost(const PolicyLost& event);
