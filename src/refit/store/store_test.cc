@@ -1,0 +1,340 @@
+// Copyright 2026 The refit authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The file that outlives controllers: what was acknowledged is there, nobody writes under a term that is over, and what
+// is not ours or not whole is an error that says so.
+
+#include "refit/store/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "refit/base/str.h"
+
+namespace refit::store {
+namespace {
+
+using control::CommitRecord;
+using control::IntentRecord;
+using control::OutcomeRecord;
+using control::Record;
+using testing::HasSubstr;
+
+constexpr RunId kRun{{3, 4}};
+
+class StoreTest : public testing::Test {
+ protected:
+  StoreTest() {
+    std::string name = std::filesystem::temp_directory_path() / "refit-store-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~StoreTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string path() const { return StrCat(folder_, "/", kFileName); }
+
+  std::unique_ptr<Store> Open() const {
+    auto store = Store::Open(folder_);
+    EXPECT_TRUE(store.has_value()) << store.status().ToString();
+    return store.has_value() ? *std::move(store) : nullptr;
+  }
+  Status OpenError() const { return Store::Open(folder_).status(); }
+
+  // The next term, whoever has the one before.
+  static Term Take(Store& store) {
+    const auto holder = store.ReadHolder();
+    EXPECT_TRUE(holder.has_value()) << holder.status().ToString();
+    const auto term = store.TakeTerm(holder->term, {.pid = getpid(), .boot_id = "here"}, kRun);
+    EXPECT_TRUE(term.has_value()) << term.status().ToString();
+    return term.has_value() ? *term : Term();
+  }
+
+  static std::vector<Record> Records(Store& store) {
+    std::vector<Record> records;
+    const auto payloads = store.ReadRecords();
+    EXPECT_TRUE(payloads.has_value()) << payloads.status().ToString();
+    if (payloads.has_value()) {
+      for (const std::string& payload : *payloads) {
+        const auto record = control::Decode(payload);
+        EXPECT_TRUE(record.has_value()) << record.status().ToString();
+        records.push_back(*record);
+      }
+    }
+    return records;
+  }
+
+  // As somebody with the sqlite3 program would.
+  void Execute(const std::string& sql) const {
+    sqlite3* database = nullptr;
+    ASSERT_EQ(sqlite3_open(path().c_str(), &database), SQLITE_OK);
+    char* error = nullptr;
+    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &error), SQLITE_OK) << (error ? error : "");
+    sqlite3_close(database);
+  }
+
+  std::string folder_;
+};
+
+IntentRecord Intent(Term term, std::uint32_t n) {
+  return {.request_id = StrCat("r", n), .version = WeightVersion(n), .attempt = {term, n}, .source = "m"};
+}
+CommitRecord Commit(std::uint32_t n) {
+  return {.request_id = StrCat("r", n),
+          .version = WeightVersion(n),
+          .digest = Digest{{n, n}},
+          .source = "m",
+          .members = {},
+          .excluded = {}};
+}
+
+TEST_F(StoreTest, WhatWasAppendedIsReadAgainInOrder) {
+  std::vector<Record> expected;
+  {
+    const auto store = Open();
+    const Term term = Take(*store);
+    EXPECT_EQ(term, Term(1));
+    expected = {control::RunRecord{kRun},
+                control::TermRecord{term},
+                Intent(term, 1),
+                Commit(1),
+                control::SlotRecord{SlotIndex(2), Incarnation{{1, 2}}, fleet::SlotState::kServing, "why\0not"},
+                OutcomeRecord{"r1", WeightVersion(1), true, OkStatus()}};
+    for (std::size_t i = 2; i < expected.size(); ++i) {
+      const Status appended = store->Append(term, expected[i]);
+      EXPECT_TRUE(appended.ok()) << appended.ToString();
+    }
+  }
+  const auto store = Open();
+  EXPECT_EQ(Records(*store), expected);
+  const auto state = control::Replay(*store->ReadRecords());
+  ASSERT_TRUE(state.has_value()) << state.status().ToString();
+  EXPECT_EQ(state->run, kRun);
+  EXPECT_EQ(state->committed, WeightVersion(1));
+}
+
+// RX-LEAD-01: every term is greater than any before, and one of two who saw the same holder gets it.
+TEST_F(StoreTest, ATermIsTakenOnce) {
+  const auto first = Open();
+  const auto second = Open();
+  ASSERT_TRUE(first->TakeTerm(Term(0), {.pid = 1}, kRun).has_value());
+  EXPECT_EQ(second->TakeTerm(Term(0), {.pid = 2}, kRun).status().code(), StatusCode::kAborted);
+  EXPECT_EQ(first->ReadHolder()->pid, 1);
+  EXPECT_EQ(*second->TakeTerm(Term(1), {.pid = 2}, RunId{{9, 9}}), Term(2));
+  EXPECT_EQ(Records(*second), (std::vector<Record>{control::RunRecord{kRun}, control::TermRecord{Term(1)},
+                                                   control::TermRecord{Term(2)}}));
+}
+
+// RX-LEAD-02, -04: the term is compared in the transaction that writes.
+TEST_F(StoreTest, WhoeverWasTakenOverFromWritesNothingAnyMore) {
+  const auto old_one = Open();
+  const Term old_term = Take(*old_one);
+  const auto new_one = Open();
+  const Term new_term = Take(*new_one);
+  EXPECT_EQ(old_one->Append(old_term, Intent(old_term, 1)).code(), StatusCode::kAborted);
+  EXPECT_EQ(old_one->Announce(old_term, "here:1").code(), StatusCode::kAborted);
+  EXPECT_EQ(old_one->Release(old_term).code(), StatusCode::kAborted);
+  EXPECT_TRUE(new_one->Append(new_term, Intent(new_term, 1)).ok());
+  EXPECT_TRUE(new_one->Announce(new_term, "there:2").ok());
+  EXPECT_EQ(Records(*old_one).size(), 4U);
+  EXPECT_EQ(old_one->ReadHolder()->address, "there:2");
+}
+
+// RX-COMMIT-02
+TEST_F(StoreTest, AVersionIsCommittedOnce) {
+  const auto store = Open();
+  const Term term = Take(*store);
+  EXPECT_TRUE(store->Append(term, Commit(7)).ok());
+  const Status again = store->Append(term, Commit(7));
+  EXPECT_EQ(again.code(), StatusCode::kAlreadyExists) << again.ToString();
+  EXPECT_TRUE(store->Append(term, Commit(8)).ok());
+  EXPECT_EQ(Records(*store).size(), 4U);
+}
+
+TEST_F(StoreTest, WhoeverEndsByItselfSaysSo) {
+  const auto store = Open();
+  const Term term = Take(*store);
+  ASSERT_TRUE(store->Announce(term, "here:1").ok());
+  EXPECT_EQ(Store::OpenExisting(folder_).value()->ReadHolder()->address, "here:1");
+  ASSERT_TRUE(store->Release(term).ok());
+  EXPECT_EQ(store->ReadHolder()->pid, 0);
+  EXPECT_EQ(store->ReadHolder()->address, "");
+  EXPECT_EQ(store->ReadHolder()->term, term);
+}
+
+TEST_F(StoreTest, WithoutAFolderItIsKeptInMemory) {
+  const auto store = Store::Open("");
+  ASSERT_TRUE(store.has_value()) << store.status().ToString();
+  const Term term = Take(**store);
+  EXPECT_TRUE((*store)->Append(term, Intent(term, 1)).ok());
+  EXPECT_EQ(Records(**store).size(), 3U);
+}
+
+// RX-JRNL-01, S59: a process that is killed in the middle of its appends; what it was told is written, is there.
+TEST_F(StoreTest, WhatAKilledWriterWasToldIsWritten) {
+  for (int round = 0; round < 5; ++round) {
+    std::array<int, 2> line{};
+    ASSERT_EQ(pipe(line.data()), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto store = Store::Open(folder_);
+      const auto holder = (*store)->ReadHolder();
+      const auto term = (*store)->TakeTerm(holder->term, {.pid = getpid()}, kRun);
+      for (std::uint32_t n = 1;; ++n) {
+        if (!(*store)->Append(*term, Intent(*term, n)).ok() || write(line[1], "!", 1) != 1) {
+          _exit(1);
+        }
+      }
+    }
+    close(line[1]);
+    std::size_t acknowledged = 0;
+    std::array<char, 1> byte{};
+    const std::size_t enough = 3 + 7 * static_cast<std::size_t>(round);
+    while (acknowledged < enough && read(line[0], byte.data(), 1) == 1) {
+      ++acknowledged;
+    }
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    while (read(line[0], byte.data(), 1) == 1) {
+      ++acknowledged;
+    }
+    close(line[0]);
+    const auto store = Open();
+    std::size_t written = 0;
+    for (const Record& record : Records(*store)) {
+      written = std::holds_alternative<control::TermRecord>(record) ? 0 : written + 1;
+    }
+    EXPECT_GE(written, acknowledged);
+    EXPECT_LE(written, acknowledged + 1);  // the one that nobody heard of
+  }
+}
+
+// RX-JRNL-03, S63: a full disk is a failure that says nothing about the file, and what was acknowledged stays.
+TEST_F(StoreTest, AFullDiskFailsTheAppendAndLosesNothing) {
+  constexpr int kAllAcknowledgedAreThere = 42;
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const auto store = Store::Open(folder_);
+    const auto term = (*store)->TakeTerm(Term(0), {.pid = getpid()}, kRun);
+    const rlimit limit{300'000, 300'000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    std::uint32_t n = 0;
+    Status status;
+    while (status.ok() && n < 10'000) {
+      status = (*store)->Append(*term, Intent(*term, ++n));
+    }
+    const auto records = (*store)->ReadRecords();
+    const bool whole = records.has_value() && (records->size() == n + 1 || records->size() == n + 2);
+    const bool named = status.message().find(kFileName) != std::string::npos && !status.remedy().empty();
+    _exit(whole && named && status.code() != StatusCode::kAborted ? kAllAcknowledgedAreThere : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), kAllAcknowledgedAreThere);
+  const auto store = Open();
+  const Term term = Take(*store);
+  EXPECT_TRUE(store->Append(term, Intent(term, 1)).ok()) << "there is room again";
+}
+
+TEST_F(StoreTest, WhoeverLooksForTheHolderFindsNobodyBeforeTheFirstOne) {
+  EXPECT_EQ(Store::OpenExisting(folder_).status().code(), StatusCode::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
+// ---- S63, S64: files and folders that are not what they must be (RX-JRNL-02)
+
+TEST_F(StoreTest, AFileThatIsNoDatabaseIsNamed) {
+  std::ofstream(path()) << std::string(4096, 'x');
+  EXPECT_EQ(OpenError().code(), StatusCode::kDataLoss) << OpenError().ToString();
+  EXPECT_THAT(OpenError().message(), HasSubstr(path()));
+  EXPECT_THAT(OpenError().remedy(), HasSubstr("another state directory"));
+}
+
+TEST_F(StoreTest, AnotherProgramsDatabaseIsLeftAlone) {
+  Execute("CREATE TABLE songs(name TEXT)");
+  EXPECT_THAT(OpenError().message(), HasSubstr("another program"));
+  Execute("INSERT INTO songs VALUES('still here')");
+}
+
+TEST_F(StoreTest, ANewerSchemaIsRefused) {
+  Open();
+  Execute("PRAGMA user_version = 2");
+  EXPECT_THAT(OpenError().message(), HasSubstr("schema 2, known is 1"));
+}
+
+TEST_F(StoreTest, AMissingRecordIsNoticed) {
+  const auto store = Open();
+  const Term term = Take(*store);
+  ASSERT_TRUE(store->Append(term, Intent(term, 1)).ok());
+  ASSERT_TRUE(store->Append(term, Intent(term, 2)).ok());
+  Execute("DELETE FROM journal WHERE position = 3");
+  const auto records = store->ReadRecords();
+  EXPECT_EQ(records.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(records.status().message(), HasSubstr("record 3 is missing"));
+}
+
+TEST_F(StoreTest, AFlippedBitIsNoticed) {
+  const auto store = Open();
+  const Term term = Take(*store);
+  ASSERT_TRUE(store->Append(term, Intent(term, 1)).ok());
+  Execute("UPDATE journal SET payload = CAST(replace(payload, 'm', 'n') AS BLOB) WHERE position = 3");
+  const auto records = store->ReadRecords();
+  EXPECT_EQ(records.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(records.status().message(), HasSubstr("record 3 is not what was written"));
+}
+
+TEST_F(StoreTest, DamagedPagesAreNoCrash) {
+  {
+    const auto store = Open();
+    const Term term = Take(*store);
+    for (std::uint32_t n = 1; n < 200; ++n) {
+      ASSERT_TRUE(store->Append(term, Intent(term, n)).ok());
+    }
+  }
+  const auto size = std::filesystem::file_size(path());
+  for (std::uint64_t at = 100; at < size; at += 1777) {
+    {
+      std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(static_cast<std::streamoff>(at));
+      file.write("\xA5\x5A\xFF", 3);
+    }
+    if (auto store = Store::Open(folder_); store.has_value()) {
+      static_cast<void>((*store)->ReadHolder());
+      static_cast<void>((*store)->ReadRecords());
+    }
+  }
+  EXPECT_FALSE(OpenError().ok() && Open()->ReadRecords().has_value());
+}
+
+TEST_F(StoreTest, AFolderThatIsALinkOrOpenToOthersIsRefused) {
+  const std::string link = folder_ + "/link";
+  std::filesystem::create_directory(folder_ + "/real");
+  std::filesystem::create_directory_symlink(folder_ + "/real", link);
+  EXPECT_THAT(Store::Open(link).status().message(), HasSubstr("link"));
+  ASSERT_EQ(chmod(folder_.c_str(), 0777), 0);
+  EXPECT_THAT(OpenError().message(), HasSubstr("other users"));
+  ASSERT_EQ(chmod(folder_.c_str(), 0700), 0);
+  std::ofstream(folder_ + "/file");
+  EXPECT_FALSE(Store::Open(folder_ + "/file").has_value());
+  EXPECT_FALSE(Store::Open(folder_ + "/file/below").has_value());
+  EXPECT_TRUE(Store::Open(folder_ + "/new/below").has_value());
+}
+
+}  // namespace
+}  // namespace refit::store
