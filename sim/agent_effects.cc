@@ -25,6 +25,12 @@ void AgentProcess::Execute(const sync::AgentCommand& command, ReplyTo reply_to) 
   world().Note("agent ", slot_, " <- ", ToString(command.kind), " term ", command.stamp.term, " seq ",
                command.stamp.seq, " attempt ", command.stamp.attempt.n, " version ", command.stamp.version, " life ",
                command.stamp.incarnation.low);
+  if (AgentProcess* const beside = world().AgentBeside(slot_);
+      beside != nullptr && world().faults().Take(FaultKind::kMirror, slot_.value())) {
+    world().After(world().Between(Micros(20), Millis(20)), [beside, command] {
+      beside->Run([beside, command] { beside->Execute(command, {}); });  // nobody waits for its answer
+    });
+  }
   if (life_ == nullptr) {
     sync::AgentReply reply;
     reply.stamp = command.stamp;

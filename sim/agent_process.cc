@@ -334,7 +334,11 @@ void AgentProcess::Register() {
     return;
   }
   const std::uint64_t registration = registration_;
-  ControllerProcess* const controller = world().controller();
+  ControllerProcess* controller = world().controller();
+  if (ControllerProcess* const before = world().superseded();
+      before != nullptr && world().faults().Take(FaultKind::kStaleLookup, slot_.value())) {
+    controller = before;
+  }
   if (controller != nullptr) {
     const peer::EngineAgent& machine = life_->machine;
     const sync::EngineMember member{.slot = slot_,
@@ -348,8 +352,11 @@ void AgentProcess::Register() {
     world().network().Send(id(), controller->id(), [this, registration, controller, member] {
       controller->Run([this, registration, controller, member] {
         controller->Register(member);
-        world().network().Send(controller->id(), id(), [this, registration] {
-          Run([this, registration] {
+        world().network().Send(controller->id(), id(), [this, registration, controller] {
+          Run([this, registration, controller] {
+            if (controller != world().controller()) {
+              return;  // looked up again soon
+            }
             if (registration == registration_ && !std::exchange(registered_, true) && life_ != nullptr) {
               Handle(*life_, peer::ContactMade{});
             }

@@ -58,6 +58,8 @@ constexpr FaultRow kRows[] = {
     {kChangeWeights, "change-weights", "change the weights of policy", kPolicy, kNothing, kOnce},
     {kAddSlot, "add-slot", "add slot", kSlot, kFaultTolerance, kOnce},
     {kRemoveSlot, "remove-slot", "remove slot", kSlot, kFaultTolerance, kOnce},
+    {kMirror, "mirror", "mirror a command to engine", kSlot, kNothing, kOnce},
+    {kStaleLookup, "stale-lookup", "look up the old controller for engine", kSlot, kNothing, kOnce},
 };
 static_assert(std::size(kRows) == static_cast<std::size_t>(FaultKind::kCount));
 

@@ -63,6 +63,9 @@ enum class FaultKind : std::uint8_t {
   kChangeWeights,  // the trainer steps between two attempts
   kAddSlot,
   kRemoveSlot,
+  // addresses; target: a slot. Last, as what is drawn is drawn in this order.
+  kMirror,       // another agent gets a copy of a command: it has an address that was the other's once
+  kStaleLookup,  // it registers with the controller before, where that one lives
   kCount
 };
 

@@ -148,13 +148,16 @@ void DrawPair(Dice& dice, const Plan& plan, Fault& fault) {
   }
 }
 
-// What lets it happen: a launch, or a kill of an engine that lives.
+// What lets it happen: a launch, a kill of an engine that lives, or another controller.
 Fault DrawCause(Dice& dice, const Plan& plan, const Fault& fault) {
   Fault cause{.kind = FaultKind::kKillEngine, .when = DrawTrigger(dice, plan), .target = fault.target};
   if (fault.kind == FaultKind::kKillUnconfirmed) {
     using enum sync::Operation;
     cause.kind = FaultKind::kLoseAnswer;
     cause.operation = dice.OneOf(std::array{kPause, kUpdate, kUpdate, kResume});
+  } else if (fault.kind == FaultKind::kStaleLookup) {
+    cause.kind = FaultKind::kSecondController;
+    cause.target = 0;
   }
   return cause;
 }
@@ -202,7 +205,9 @@ void DrawFaults(Dice& dice, const std::vector<const FaultRow*>& kinds, std::uint
       continue;  // one more place is enough
     }
     plan.faults.push_back(DrawFault(dice, plan, row));
-    if ((row.kind == FaultKind::kFailLaunch || row.kind == FaultKind::kKillUnconfirmed) && dice.InHundred(75)) {
+    const bool waits = row.kind == FaultKind::kFailLaunch || row.kind == FaultKind::kKillUnconfirmed ||
+                       row.kind == FaultKind::kStaleLookup;
+    if (waits && dice.InHundred(75)) {
       plan.faults.back().when = {};  // it waits
       plan.faults.push_back(DrawCause(dice, plan, plan.faults.back()));
     }

@@ -90,6 +90,21 @@ AgentProcess* World::agent(SlotIndex slot) const {
   return found == agents_.end() ? nullptr : found->second;
 }
 
+ControllerProcess* World::superseded() const {
+  ControllerProcess* last = nullptr;
+  for (const auto& process : controllers_) {
+    last = process->alive() && process != controllers_.back() ? process.get() : last;
+  }
+  return last;
+}
+
+AgentProcess* World::AgentBeside(SlotIndex slot) const {
+  auto found = agents_.upper_bound(slot);
+  found = found == agents_.end() ? agents_.begin() : found;
+  const bool there = found != agents_.end() && found->first != slot && found->second->alive();
+  return there ? found->second : nullptr;
+}
+
 PolicyProcess* World::policy(PolicyRank rank) const {
   const auto found = policies_.find(rank);
   return found == policies_.end() ? nullptr : found->second;

@@ -83,6 +83,8 @@ class World {
   // ---- who is there
   ControllerProcess* controller() const;  // that answers where controllers are looked up; null: nobody
   AgentProcess* agent(SlotIndex slot) const;
+  ControllerProcess* superseded() const;            // the last that lives and does not know better; null: none
+  AgentProcess* AgentBeside(SlotIndex slot) const;  // of the next slot, where one lives
   PolicyProcess* policy(PolicyRank rank) const;
   Engine* engine(Incarnation incarnation) const;  // whether it lives or not
   const std::vector<SlotIndex>& slots() const { return slots_; }
