@@ -85,14 +85,24 @@ class Fleet(contextlib.ExitStack):
         environment = dict(os.environ, REFIT_CACHE=os.path.join(self.folder, "cache"))
         made = refit("bench", "shm", "--random", "tiny-llama", "--json", env=environment)  # writes the model
         assert made.returncode == 0, made.stderr
+        self.job = self.write_job(policies, engines)
+        self.start_controller()
+        self.policies = [self.policy(rank) for rank in range(policies)]
+        self.agents = [self.agent(slot, engine_args) for slot in range(engines)]
+
+    def write_job(self, policies, engines):
         job = os.path.join(self.folder, "job.yaml")
         with open(job, "w", encoding="utf-8") as file:
             json.dump({"policies": [{"rank": rank, "source": self.model} for rank in range(policies)],
                        "engines": [{"slot": slot, "kind": "reference", "tp": 3} for slot in range(engines)],
                        "verify": "always"}, file)
-        self.controller = self.role("controller", "controller", "--config", job)
-        self.policies = [self.policy(rank) for rank in range(policies)]
-        self.agents = [self.agent(slot, engine_args) for slot in range(engines)]
+        return job
+
+    def start_controller(self):
+        self.controller = self.role("controller", "controller", "--config", self.job)
+
+    def where(self):
+        return ["--controller", self.controller.address]
 
     def role(self, name, *arguments):
         role = Role(self.folder, name, *arguments)
@@ -100,17 +110,16 @@ class Fleet(contextlib.ExitStack):
         return role
 
     def policy(self, rank):
-        return self.role(f"policy-{rank}", "policy", "--rank", str(rank), "--controller", self.controller.address,
-                         "--source", self.model)
+        return self.role(f"policy-{rank}", "policy", "--rank", str(rank), *self.where(), "--source", self.model)
 
     def agent(self, slot, engine_args=()):
-        return self.role(f"agent-{slot}", "agent", "--slot", str(slot), "--controller", self.controller.address,
-                         "--engine", "reference", "--tp", "3", "--load-bytes", "16KiB",
+        return self.role(f"agent-{slot}", "agent", "--slot", str(slot), *self.where(), "--engine", "reference",
+                         "--tp", "3", "--load-bytes", "16KiB",
                          "--run-directory", os.path.join(self.folder, f"run-{slot}"), "--",
                          "--model", self.model, "--family", "c", "--load-format", "dummy", *engine_args)
 
     def ask(self, command, *arguments):
-        done = refit(command, "--controller", self.controller.address, "--json", *arguments)
+        done = refit(command, *self.where(), "--json", *arguments)
         return done.returncode, json.loads(done.stdout)  # exactly one object, also on error (RC-OBS-05)
 
 

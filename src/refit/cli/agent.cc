@@ -29,7 +29,7 @@ namespace {
 struct Flags {
   Form form = Form::kText;
   std::string config;
-  std::string controller;
+  ControllerFlags controller;
   std::uint32_t slot = 0;
   std::string engine;
   std::optional<std::uint32_t> tp_size;
@@ -178,8 +178,10 @@ Result<runtime::AgentHostOptions> MakeOptions(const Flags& flags, const Invocati
   REFIT_RETURN_IF_ERROR(runtime::CheckEngineArguments(options.kind, engine.args));
   REFIT_RETURN_IF_ERROR(runtime::CheckModelFits(engine.args, engine.tp_size).WithContext("--tp"));
   options.slot = SlotIndex(engine.slot);
-  REFIT_ASSIGN_OR_RETURN(options.controller,
-                         ControllerAddress(flags.controller, choice.job.has_value() ? &*choice.job : nullptr));
+  REFIT_ASSIGN_OR_RETURN(const runtime::ControllerPlace place,
+                         PlaceOf(flags.controller, choice.job.has_value() ? &*choice.job : nullptr));
+  options.controller = place.address;
+  options.state_directory = place.state_directory;
   options.listen = flags.listen;
   options.tp_size = engine.tp_size;
   options.engine_program = options.kind == runtime::EngineKind::kSglang ? flags.python
@@ -236,7 +238,7 @@ Run AddAgent(CLI::App& app, const Invocation& invocation) {
   auto flags = std::make_shared<Flags>();
   app.description("Run an agent: it owns one engine, receives weights for it and drives its sessions.");
   app.add_option("--slot", flags->slot, "the engine's place in the fleet")->required();
-  app.add_option("--controller", flags->controller, "the controller's address");
+  AddControllerFlags(app, flags->controller);
   app.add_option("--engine", flags->engine,
                  "reference: start refit-engine; sglang: start SGLang; attach: drive the server at --url")
       ->check(CLI::IsMember({"reference", "sglang", "attach"}));

@@ -21,7 +21,7 @@ inline constexpr int kFailed = 1;
 inline constexpr int kUsage = 2;        // or configuration
 inline constexpr int kNotVerified = 3;  // differences, or unproven
 inline constexpr int kRefused = 4;      // latched or busy
-// 5 and 6: a controller that may not act any more (control/controller.h)
+inline constexpr int kInDoubt = 5;      // a controller's journal; and 6: taken over from (control/controller.h)
 inline constexpr int kInterrupted = 130;
 
 struct Invocation {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -28,6 +29,8 @@ int RunController(const Flags& flags) {
   }
   runtime::ControllerHostOptions options;
   options.listen = flags.listen.empty() ? job->options.listen : flags.listen;
+  options.state_directory = job->options.state_directory;
+  options.takeover_after = job->options.takeover_after;
   options.profile = job->options.profile == config::ProfileChoice::kStrict ? sync::kStrict : sync::kResilient;
   for (const config::EngineOptions& engine : job->options.engines) {
     options.slots.emplace_back(engine.slot);
@@ -40,9 +43,11 @@ int RunController(const Flags& flags) {
   options.verify_deadline = job->options.deadlines.verify;
   options.on_stop = [](int exit_code) { std::_Exit(exit_code); };  // nothing more may leave this process
   NameRole("controller");
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is a full disk like any other: the journal is in doubt
   const auto host = runtime::ControllerHost::Start(options);
   if (!host.has_value()) {
-    return Fail(flags.form, kFailed, host.status());
+    const bool in_doubt = host.status().code() == StatusCode::kDataLoss;
+    return Fail(flags.form, in_doubt ? kInDoubt : kFailed, host.status());
   }
   return ServeUntilInterrupted(flags.form, {"controller", (*host)->address(), {}});
 }

@@ -24,7 +24,7 @@ constexpr Duration kRegisterDeadline = std::chrono::seconds(30);
 struct Flags {
   Form form = Form::kText;
   std::string config;
-  std::string controller;
+  ControllerFlags controller;
   std::uint32_t rank = 0;
   std::string source;
   std::string listen;
@@ -52,7 +52,10 @@ Result<runtime::PolicyHostOptions> MakeOptions(const Flags& flags) {
     device = found->device;
     options.register_deadline = job->options.deadlines.registration;
   }
-  REFIT_ASSIGN_OR_RETURN(options.controller, ControllerAddress(flags.controller, job.has_value() ? &*job : nullptr));
+  REFIT_ASSIGN_OR_RETURN(const runtime::ControllerPlace place,
+                         PlaceOf(flags.controller, job.has_value() ? &*job : nullptr));
+  options.controller = place.address;
+  options.state_directory = place.state_directory;
   if (!flags.source.empty()) {
     options.source = flags.source;
   }
@@ -87,7 +90,7 @@ Run AddPolicy(CLI::App& app, const Invocation&) {
   auto flags = std::make_shared<Flags>();
   app.description("Run a policy worker: it publishes a checkpoint as a trainer rank would its weights.");
   app.add_option("--rank", flags->rank, "trainer rank")->required();
-  app.add_option("--controller", flags->controller, "the controller's address");
+  AddControllerFlags(app, flags->controller);
   app.add_option("--source", flags->source, "checkpoint folder that `refit sync --source policy-default` publishes");
   app.add_option("--listen", flags->listen, "host:port; port 0 takes a free one (default 127.0.0.1:0)");
   app.add_option("--device", flags->device, "where the weights are kept: cpu (default: mapped files), or cuda:N");

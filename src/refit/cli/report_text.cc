@@ -68,6 +68,10 @@ double GigabytesPerSecond(const rpc::SyncReport& report) {
 }
 
 std::string SyncAsText(const rpc::SyncReport& report) {
+  if (report.engines.empty()) {
+    return fmt::format("version {} published, as a controller before this one recorded, digest {}",
+                       report.version.value(), ToHex(report.digest));
+  }
   std::string text =
       fmt::format("version {} published: {} tensors, {}, in {}, {:.2f} GB/s delivered, digest {}\n",
                   report.version.value(), report.published.tensors, observe::FormatBytes(report.published.bytes),

@@ -33,16 +33,28 @@ int ServeUntilInterrupted(Form form, const ReadyLine& ready) {
   return kOk;
 }
 
-Result<std::string> ControllerAddress(const std::string& flag, const config::Job* job) {
-  if (!flag.empty()) {
-    return flag;
+void AddControllerFlags(CLI::App& app, ControllerFlags& flags) {
+  auto* address = app.add_option("--controller", flags.address, "the controller's address");
+  app.add_option("--state-directory", flags.state_directory,
+                 "its state directory instead: finds the controller, and its successor")
+      ->excludes(address);
+}
+
+Result<runtime::ControllerPlace> PlaceOf(const ControllerFlags& flags, const config::Job* job) {
+  runtime::ControllerPlace place{.address = flags.address, .state_directory = flags.state_directory};
+  if (job != nullptr && place.state_directory.empty()) {
+    place.state_directory = job->options.state_directory;
   }
-  if (job != nullptr && !job->options.listen.ends_with(":0")) {
-    return job->options.listen;
+  if (place.address.empty() && place.state_directory.empty() && job != nullptr &&
+      !job->options.listen.ends_with(":0")) {
+    place.address = job->options.listen;
   }
-  return InvalidArgument(
-      "--controller is missing",
-      "give the address that the controller's ready line shows, or a fixed port as controller.listen");
+  if (place.address.empty() && place.state_directory.empty()) {
+    return InvalidArgument("--controller is missing",
+                           "give the address that the controller's ready line shows, or its state directory, or a "
+                           "fixed port as controller.listen");
+  }
+  return place;
 }
 
 transport::NixlOptions NixlFrom(const std::string& flag, const config::Job* job) {

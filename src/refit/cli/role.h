@@ -12,6 +12,7 @@
 #include "refit/cli/json_report.h"
 #include "refit/cli/output.h"
 #include "refit/config/job_file.h"
+#include "refit/runtime/controller_finder.h"
 
 namespace CLI {
 class App;
@@ -26,8 +27,15 @@ void NameRole(const std::string& role);  // in log lines
 // Prints the ready line, then waits for SIGINT or SIGTERM. The caller's host ends by its destructor.
 int ServeUntilInterrupted(Form form, const ReadyLine& ready);
 
-// --controller, or the configuration's address where that names a port.
-Result<std::string> ControllerAddress(const std::string& flag, const config::Job* job);
+// Where a client looks for the controller: --controller or --state-directory.
+struct ControllerFlags {
+  std::string address;
+  std::string state_directory;
+};
+void AddControllerFlags(CLI::App& app, ControllerFlags& flags);
+// What they say, or else the configuration: its state directory, or its address where that names a port. job may be
+// null.
+Result<runtime::ControllerPlace> PlaceOf(const ControllerFlags& flags, const config::Job* job);
 
 // What the configuration says of NIXL; --nixl-library wins over its library. job may be null.
 transport::NixlOptions NixlFrom(const std::string& flag, const config::Job* job);

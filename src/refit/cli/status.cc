@@ -20,15 +20,22 @@ constexpr int kWatchMilliseconds = 500;
 
 struct Flags {
   Form form = Form::kText;
-  std::string controller;
+  ControllerFlags controller;
   bool watch = false;
 };
 
 int RunStatus(const Flags& flags) {
   SetOnInterrupt(ExitIn(flags.form));
-  const auto client = rpc::ControllerClient::Connect(flags.controller);
+  const auto place = PlaceOf(flags.controller, nullptr);
+  if (!place.has_value()) {
+    return Fail(flags.form, kUsage, place.status());
+  }
   while (true) {
-    const auto report = client->GetStatus(kDeadline);
+    const auto found = runtime::FindController(*place);
+    if (!found.has_value()) {
+      return Fail(flags.form, kFailed, found.status());
+    }
+    const auto report = rpc::ControllerClient::Connect(found->address)->GetStatus(kDeadline);
     if (!report.has_value()) {
       return Fail(flags.form, kFailed, report.status());
     }
@@ -46,7 +53,7 @@ int RunStatus(const Flags& flags) {
 Run AddStatus(CLI::App& app, const Invocation&) {
   auto flags = std::make_shared<Flags>();
   app.description("Show who is registered, which version is published, and who serves it.");
-  app.add_option("--controller", flags->controller, "the controller's address")->required();
+  AddControllerFlags(app, flags->controller);
   auto* watch = app.add_flag("--watch", flags->watch, "show it again twice a second, until Ctrl-C");
   AddFormFlag(app, flags->form);
   app.get_option("--json")->excludes(watch);

@@ -23,7 +23,7 @@ constexpr std::string_view kPolicyDefault = "policy-default";
 
 struct Flags {
   Form form = Form::kText;
-  std::string controller;
+  ControllerFlags controller;
   std::string source = std::string(kPolicyDefault);
   std::string deadline = "60s";
   std::string request_id;
@@ -41,6 +41,10 @@ int RunSync(const Flags& flags) {
   if (!deadline.has_value()) {
     return Fail(flags.form, kUsage, deadline.status().WithContext("--deadline"));
   }
+  const auto place = PlaceOf(flags.controller, nullptr);
+  if (!place.has_value()) {
+    return Fail(flags.form, kUsage, place.status());
+  }
   rpc::SyncRequest request;
   request.request_id = flags.request_id.empty() ? runtime::NewRequestId() : flags.request_id;
   request.source = flags.source == kPolicyDefault ? std::string() : flags.source;
@@ -49,10 +53,9 @@ int RunSync(const Flags& flags) {
   Result<rpc::SyncReport> report = Internal("no answer yet");
   {
     observe::ProgressLine line(ProgressStyleFor(flags.form), TerminalGlyphs());
-    report =
-        rpc::ControllerClient::Connect(flags.controller)->Sync(request, [&line](const rpc::SyncProgress& progress) {
-          line.Show({progress.phase, progress.bytes_delivered, progress.bytes_total});
-        });
+    report = runtime::SyncWithSuccessors(*place, request, [&line](const rpc::SyncProgress& progress) {
+      line.Show({progress.phase, progress.bytes_delivered, progress.bytes_total});
+    });
   }
   if (!report.has_value()) {
     return Fail(flags.form, kFailed, report.status());
@@ -69,7 +72,7 @@ int RunSync(const Flags& flags) {
 Run AddSync(CLI::App& app, const Invocation&) {
   auto flags = std::make_shared<Flags>();
   app.description("Refit: bring every engine to a new version of the weights.");
-  app.add_option("--controller", flags->controller, "the controller's address")->required();
+  AddControllerFlags(app, flags->controller);
   app.add_option("--source", flags->source, "policy-default, or a checkpoint folder that every policy worker can read")
       ->capture_default_str();
   app.add_option("--deadline", flags->deadline, "for the whole sync")->capture_default_str();

@@ -17,7 +17,7 @@ namespace {
 
 struct Flags {
   Form form = Form::kText;
-  std::string controller;
+  ControllerFlags controller;
   std::optional<std::uint32_t> engine;
   std::string model;
   std::string deadline = "120s";
@@ -33,7 +33,15 @@ int RunVerify(const Flags& flags) {
   request.slot = flags.engine.has_value() ? std::int64_t{*flags.engine} : -1;
   request.model = flags.model;
   request.budget = *deadline;
-  const auto report = rpc::ControllerClient::Connect(flags.controller)->Verify(request);
+  const auto place = PlaceOf(flags.controller, nullptr);
+  if (!place.has_value()) {
+    return Fail(flags.form, kUsage, place.status());
+  }
+  const auto found = runtime::FindController(*place);
+  if (!found.has_value()) {
+    return Fail(flags.form, kFailed, found.status());
+  }
+  const auto report = rpc::ControllerClient::Connect(found->address)->Verify(request);
   if (!report.has_value()) {
     return Fail(flags.form, kFailed, report.status());
   }
@@ -49,7 +57,7 @@ int RunVerify(const Flags& flags) {
 Run AddVerify(CLI::App& app, const Invocation&) {
   auto flags = std::make_shared<Flags>();
   app.description("Prove which bytes the engines serve: every parameter's hash, on every rank.");
-  app.add_option("--controller", flags->controller, "the controller's address")->required();
+  AddControllerFlags(app, flags->controller);
   app.add_option("--engine", flags->engine, "this slot only (default: every engine)");
   app.add_option("--model", flags->model, "compare with this checkpoint instead of the published version");
   app.add_option("--deadline", flags->deadline, "for all of it")->capture_default_str();

@@ -136,7 +136,10 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
   JobOptions job;
   job.name = file.At("job").At("name").text();
   job.profile = file.At("job").At("profile").is("strict") ? ProfileChoice::kStrict : ProfileChoice::kResilient;
-  job.listen = file.At("controller").At("listen").text();
+  const Reader controller = file.At("controller");
+  job.listen = controller.At("listen").text();
+  job.state_directory = controller.At("state_directory").text();
+  job.takeover_after = controller.At("takeover_after").duration();
   job.verify = file.At("verify").is("always") ? VerifyChoice::kAlways : VerifyChoice::kOnRequest;
   REFIT_ASSIGN_OR_RETURN(job.transport, ReadTransport(given, file));
   job.bucket_bytes = file.At("transport").At(job.transport).At("bucket_bytes").bytes();

@@ -80,6 +80,8 @@ struct JobOptions {
   std::string name;
   ProfileChoice profile = ProfileChoice::kResilient;
   std::string listen;
+  std::string state_directory;  // empty: none
+  Duration takeover_after{};
   std::vector<PolicyOptions> policies;  // by rank
   std::vector<EngineOptions> engines;   // by slot
   VerifyChoice verify = VerifyChoice::kOnRequest;

@@ -24,6 +24,12 @@ constexpr auto kKeys = std::to_array<KeySpec>({
     {"controller", kSection, "", "", "The controller process."},
     {"controller.listen", kText, "127.0.0.1:0", "host:port",
      "Where it listens; port 0 takes a free one, which the ready line names."},
+    {"controller.state_directory", kText, "", "a folder on a disk of this host",
+     "Of the term and the journal, by which a controller that is started again goes on where the last one ended, and "
+     "by "
+     "which everybody finds it. Without it what was decided ends with the controller."},
+    {"controller.takeover_after", kDuration, "1s", "more than 0",
+     "How long a controller that still lives may take to end before the one that is started kills it."},
 
     {"policies", kList, "", "at least one", "The policy workers, one entry per trainer rank.", kRequired},
     {"policies[].rank", kInteger, "", "0 … count − 1, each once", "The trainer rank.", kRequired},

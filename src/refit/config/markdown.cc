@@ -17,7 +17,7 @@ every default filled in. Unknown keys are errors. Required are `policies` and `e
 
 ```yaml
 job: {name: smol, profile: resilient}
-controller: {listen: "127.0.0.1:7000"}
+controller: {listen: "127.0.0.1:7000", state_directory: /var/lib/refit/smol}
 policies:
   - {rank: 0, source: /models/smol}
 engines:

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "refit/observe/log.h"
 #include "refit/rpc/agent_rpc.h"
 #include "refit/rpc/controller_rpc.h"
+#include "refit/runtime/contact.h"
 #include "refit/runtime/engine_life.h"
 #include "refit/runtime/reply_desk.h"
 #include "refit/runtime/transport_set.h"
@@ -41,6 +44,7 @@ class Host final : public AgentHost, public rpc::AgentHandler {
     if (loop_.joinable()) {
       loop_.join();
     }
+    contact_.reset();
     desk_.Close();
     server_.reset();
   }
@@ -52,8 +56,13 @@ class Host final : public AgentHost, public rpc::AgentHandler {
     if (error) {
       return FailedPrecondition(StrCat("cannot create run directory ", options_.run_directory, ": ", error.message()));
     }
-    controller_ = rpc::ControllerClient::Connect(options_.controller);
     REFIT_ASSIGN_OR_RETURN(server_, rpc::ServeAgent(options_.listen, *this));
+    contact_.emplace(
+        ContactOptions{.place = {options_.controller, options_.state_directory},
+                       .register_at = [this](rpc::ControllerClient& controller,
+                                             Duration deadline) { return RegisterAt(controller, deadline); },
+                       .on_made = [this](const Contacted& contacted) { OnContact(contacted); },
+                       .on_lost = [this] { TellLife(peer::ContactLost{}); }});
     if (options_.transport != "auto") {
       REFIT_RETURN_IF_ERROR(transports_.Get(options_.transport).status());  // not by the first refit, in its stall
     }
@@ -110,27 +119,66 @@ class Host final : public AgentHost, public rpc::AgentHandler {
     EngineLife* life = nullptr;
   };
 
+  // ---- the contact's thread
+  Result<rpc::Membership> RegisterAt(rpc::ControllerClient& controller, Duration deadline) {
+    const auto registration = registration_.With([](const auto& current) { return current; });
+    if (!registration.has_value()) {
+      return Status(StatusCode::kCancelled, "no engine is up");
+    }
+    return controller.RegisterAgent(*registration, deadline);
+  }
+  // The engine of a run that is over is not one of the next run: its commands
+  // would all be refused.
+  void OnContact(const Contacted& contacted) {
+    const RunId run = contacted.membership.run;
+    const bool first = run_.is_zero();
+    if (!first && run_ != run) {
+      observe::LogWarning(StrCat("engine ", options_.slot, " is ended: another run has begun"));
+      if (const auto life = life_.With([](auto& current) { return current; }); life != nullptr) {
+        life->Stop();
+      }
+    }
+    run_ = run;
+    TellLife(peer::ContactMade{contacted.authority});
+  }
+  void TellLife(peer::EngineAgentEvent event) {
+    if (const auto life = life_.With([](auto& current) { return current; }); life != nullptr) {
+      static_cast<void>(life->Post(std::move(event)));
+    }
+  }
+
+  void ForgetLife() {
+    registration_.With([](auto& registration) { registration.reset(); });
+    life_.With([](auto& current) { current.reset(); });
+  }
+
   // Launches, identifies and registers the next incarnation.
   Status NextLife() {
     REFIT_ASSIGN_OR_RETURN(std::unique_ptr<EngineLife> life, EngineLife::Begin(options_, ++launches_, transports_));
-    REFIT_ASSIGN_OR_RETURN(
-        membership_, controller_->RegisterAgent({.slot = options_.slot,
-                                                 .incarnation = life->incarnation(),
-                                                 .address = server_->address(),
-                                                 .engine_url = life->url(),
-                                                 .engine_version = life->description().version,
-                                                 .family = std::string(sync::ToString(life->description().family)),
-                                                 .tp_size = options_.tp_size,
-                                                 .hash_kind = life->description().hash_kind,
-                                                 .engine_pid = life->pid(),
-                                                 .attached = options_.kind == EngineKind::kAttach},
-                                                options_.register_deadline));
-    url_ = life->url();
-    observe::LogInfo(StrCat("engine ", options_.slot, " is ready at ", life->url(), ", SGLang ",
-                            life->description().version, ", family ", sync::ToString(life->description().family),
-                            ", tp ", options_.tp_size));
     const std::shared_ptr<EngineLife> shared = std::move(life);
+    registration_.With([&](auto& registration) {
+      registration = {.slot = options_.slot,
+                      .incarnation = shared->incarnation(),
+                      .address = server_->address(),
+                      .engine_url = shared->url(),
+                      .engine_version = shared->description().version,
+                      .family = std::string(sync::ToString(shared->description().family)),
+                      .tp_size = options_.tp_size,
+                      .hash_kind = shared->description().hash_kind,
+                      .engine_pid = shared->pid(),
+                      .attached = options_.kind == EngineKind::kAttach};
+    });
     life_.With([&shared](auto& current) { current = shared; });
+    const auto contacted = contact_->Register(options_.register_deadline);
+    if (!contacted.has_value()) {
+      ForgetLife();
+      return contacted.status();
+    }
+    membership_ = contacted->membership;
+    url_ = shared->url();
+    observe::LogInfo(StrCat("engine ", options_.slot, " is ready at ", shared->url(), ", SGLang ",
+                            shared->description().version, ", family ", sync::ToString(shared->description().family),
+                            ", tp ", options_.tp_size));
     stopping_.With([&shared](Stopping& stopping) {
       stopping.life = shared.get();
       if (stopping.now) {  // while it was launched: nobody else will tell it
@@ -146,13 +194,16 @@ class Host final : public AgentHost, public rpc::AgentHandler {
       const Instant began = exec::Now();
       const Status ended = life->Run(membership_, [this](sync::AgentReply reply) { desk_.Answer(std::move(reply)); });
       stopping_.With([](Stopping& stopping) { stopping.life = nullptr; });
-      life_.With([](auto& current) { current.reset(); });
+      ForgetLife();
       if (stopping_.With([](Stopping& stopping) { return stopping.now; })) {
         return;
       }
       observe::LogWarning(StrCat("engine ", options_.slot, ": ", ended.ToString()));
-      static_cast<void>(controller_->AgentGone(options_.slot, life->incarnation(), ended, kGoneDeadline));
-      life.reset();  // the old process is gone before the next one starts (INV-6)
+      if (const auto controller = contact_->controller(); controller != nullptr) {
+        static_cast<void>(controller->AgentGone(options_.slot, life->incarnation(), ended, kGoneDeadline));
+      }
+      life.reset();  // the old process is gone before the next one starts
+                     // (INV-6)
       if (options_.kind == EngineKind::kAttach) {
         observe::LogError(
             StrCat("engine ", options_.slot, " is retired: it is not ours to restart; attach again when it is"));
@@ -169,7 +220,8 @@ class Host final : public AgentHost, public rpc::AgentHandler {
     }
   }
 
-  // Until an incarnation is up; false when stopping. An attached engine is not ours to launch (C17).
+  // Until an incarnation is up; false when stopping. An attached engine is not
+  // ours to launch (C17).
   bool Relaunch() {
     while (true) {
       if (stopping_.Wait([](const Stopping& stopping) { return stopping.now; }, exec::Now() + pause_)) {
@@ -186,7 +238,6 @@ class Host final : public AgentHost, public rpc::AgentHandler {
 
   const AgentHostOptions options_;
   TransportSet transports_{options_.transports};
-  std::unique_ptr<rpc::ControllerClient> controller_;
   ReplyDesk<sync::AgentReply> desk_;
   rpc::Membership membership_;
   std::uint32_t launches_ = 0;
@@ -194,7 +245,10 @@ class Host final : public AgentHost, public rpc::AgentHandler {
   std::string url_;
   mutable exec::Watched<std::shared_ptr<EngineLife>> life_;  // shared with rpc threads that read checksums meanwhile
   exec::Watched<Stopping> stopping_;
+  RunId run_;                                                          // the contact's
+  exec::Watched<std::optional<rpc::AgentRegistration>> registration_;  // of the life that is up
   std::unique_ptr<rpc::Server> server_;
+  std::optional<Contact> contact_;
   std::thread loop_;
 };
 

@@ -20,8 +20,10 @@
 #include "refit/observe/log.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/rpc/policy_rpc.h"
+#include "refit/runtime/journal_writer.h"
 #include "refit/runtime/reply_desk.h"
 #include "refit/runtime/span_log.h"
+#include "refit/runtime/takeover.h"
 #include "refit/runtime/verifier.h"
 
 namespace refit::runtime {
@@ -29,7 +31,8 @@ namespace {
 
 constexpr std::size_t kMailboxCapacity = 4096;
 constexpr Duration kIdleWait = std::chrono::seconds(1);
-constexpr Duration kAppendDeadline = std::chrono::seconds(30);
+constexpr Duration kAppendDeadline = std::chrono::seconds(10);
+constexpr Duration kReturnDeadline = std::chrono::seconds(10);  // of an engine that the journal names
 constexpr Duration kCommandBudget = std::chrono::seconds(10);
 constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
 constexpr Duration kProgressDeadline = std::chrono::milliseconds(500);
@@ -39,19 +42,26 @@ std::string LaneOf(PolicyRank rank) { return StrCat("policy ", rank); }
 
 class Host final : public ControllerHost, public rpc::ControllerHandler {
  public:
-  explicit Host(ControllerHostOptions options)
-      : options_(std::move(options)), run_{exec::RandomId()}, machine_(MachineOptions()) {}
+  Host(ControllerHostOptions options, Reign reign)
+      : options_(std::move(options)),
+        run_(reign.run),
+        term_(reign.term),
+        recovered_(std::move(reign.recovered)),
+        machine_(MachineOptions(), recovered_.has_value() ? &*recovered_ : nullptr),
+        journal_(std::move(reign.store), term_, [this](control::ControllerEvent event) { Post(std::move(event)); }) {}
   ~Host() override {
     mailbox_.Close();
     if (loop_.joinable()) {
       loop_.join();
     }
     server_.reset();
-  }
+    const Peers last = peers_.With([](Peers& peers) { return std::exchange(peers, {}); });
+  }  // whose calls still end, and say so in peers_
 
   Status Begin() {
     Publish();
     REFIT_ASSIGN_OR_RETURN(server_, rpc::ServeController(options_.listen, *this));
+    journal_.Announce(server_->address());
     loop_ = std::thread([this] { Loop(); });
     return OkStatus();
   }
@@ -63,10 +73,20 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       return NotFound(StrCat("engine slot ", registration.slot, " is not in the configuration"),
                       "start the agent with a slot that `engines` lists");
     }
+    const auto known = [&](Peers& peers) {
+      const Agent& agent = peers.agents[registration.slot];
+      return agent.reached && agent.registration.incarnation == registration.incarnation &&
+             agent.registration.address == registration.address;
+    };
+    if (peers_.With(known)) {
+      return membership();  // it says every so often that it is here
+    }
     std::shared_ptr<rpc::AgentClient> client = rpc::AgentClient::Connect(registration.address);
     peers_.With([&](Peers& peers) {
-      std::swap(peers.agents[registration.slot].client, client);
-      peers.agents[registration.slot].registration = registration;
+      Agent& agent = peers.agents[registration.slot];
+      std::swap(agent.client, client);
+      agent.registration = registration;
+      agent.reached = true;
     });
     client.reset();  // outside the lock: it waits for its calls
     REFIT_RETURN_IF_ERROR(mailbox_.Push(control::AgentRegistered{{.slot = registration.slot,
@@ -75,7 +95,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
                                                                   .residue = sync::Residue::Old(WeightVersion(0)),
                                                                   .attached = registration.attached}}));
     observe::LogInfo(StrCat("engine ", registration.slot, " registered: ", registration.engine_url));
-    return rpc::Membership{run_, Term(1), std::string(options_.profile.name)};
+    return membership();
   }
 
   Result<rpc::Membership> RegisterPolicy(const rpc::PolicyRegistration& registration) override {
@@ -84,16 +104,26 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       return NotFound(StrCat("policy rank ", registration.rank, " is not in the configuration"),
                       "start the worker with a rank that `policies` lists");
     }
+    const auto known = [&](Peers& peers) {
+      const Policy& policy = peers.policies[registration.rank];
+      return policy.reached && policy.registration.incarnation == registration.incarnation &&
+             policy.registration.address == registration.address;
+    };
+    if (peers_.With(known)) {
+      return membership();
+    }
     std::shared_ptr<rpc::PolicyClient> client = rpc::PolicyClient::Connect(registration.address);
     peers_.With([&](Peers& peers) {
-      std::swap(peers.policies[registration.rank].client, client);
-      peers.policies[registration.rank].registration = registration;
+      Policy& policy = peers.policies[registration.rank];
+      std::swap(policy.client, client);
+      policy.registration = registration;
+      policy.reached = true;
     });
     client.reset();
     REFIT_RETURN_IF_ERROR(
         mailbox_.Push(control::PolicyRegistered{{registration.rank, registration.incarnation, registration.address}}));
     observe::LogInfo(StrCat("policy worker ", registration.rank, " registered: ", registration.source));
-    return rpc::Membership{run_, Term(1), std::string(options_.profile.name)};
+    return membership();
   }
 
   void AgentGone(SlotIndex slot, Incarnation incarnation, const Status& status) override {
@@ -183,10 +213,12 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
 
  private:
   struct Agent {
+    bool reached = false;  // since it registered; else it is heard anew when it does so again
     rpc::AgentRegistration registration;
     std::shared_ptr<rpc::AgentClient> client;  // shared with rpc threads that read hashes or progress
   };
   struct Policy {
+    bool reached = false;
     rpc::PolicyRegistration registration;
     std::shared_ptr<rpc::PolicyClient> client;
   };
@@ -196,6 +228,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   };
   using Ticket = std::shared_ptr<exec::Mailbox<rpc::SyncReport>>;  // shared by a waiting rpc thread and the loop
   using Tickets = std::multimap<std::string, Ticket>;              // by request id
+
+  rpc::Membership membership() const { return {run_, term_, std::string(options_.profile.name)}; }
 
   static std::vector<PolicyRank> ranks_in_order(const Peers& peers) {
     std::vector<PolicyRank> ranks;
@@ -209,11 +243,12 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   control::ControllerOptions MachineOptions() const {
     control::ControllerOptions machine;
     machine.run = run_;
-    machine.term = Term(1);  // the authority that hands out terms comes with the journal
+    machine.term = term_;
     machine.profile = options_.profile;
     machine.slots = options_.slots;
     machine.policy_ranks = options_.policy_ranks;
     machine.keep_lease = options_.verify == VerifyWhen::kAlways;
+    machine.launch_budget = kReturnDeadline;
     machine.append_deadline = kAppendDeadline;
     machine.command_budget = kCommandBudget;
     return machine;
@@ -283,6 +318,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
                      if (reply.has_value()) {
                        Post(sync::SessionEvent(sync::AgentReplied{slot, *std::move(reply)}));
                      } else {
+                       peers_.With([slot](Peers& peers) { peers.agents[slot].reached = false; });
                        Post(sync::SessionEvent(sync::AgentLost{slot, incarnation, reply.status()}));
                      }
                    });
@@ -301,16 +337,17 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       if (reply.has_value()) {
         Post(sync::SessionEvent(sync::PolicyReplied{rank, *std::move(reply)}));
       } else {
+        peers_.With([rank](Peers& peers) { peers.policies[rank].reached = false; });
         Post(sync::SessionEvent(sync::PolicyLost{rank, reply.status()}));
       }
     });
   }
 
-  // The journal's seam: what is decided is durable for as long as this process lives.
   void Carry(const control::Append& effect) {
     observe::LogInfo(control::ToString(effect.record));
-    Post(control::Appended{effect.append, OkStatus()});
+    journal_.Append(effect);
   }
+  void Carry(const control::CheckTerm&) { journal_.CheckTerm(); }
 
   void Carry(const control::SlotChanged& effect) {
     observe::LogInfo(StrCat(LaneOf(effect.slot), " is ", fleet::ToString(effect.arrow.to),
@@ -330,7 +367,6 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   static void Carry(const control::ShutDownEngine&) {}
   static void Carry(const control::KillEngine&) {}
   static void Carry(const control::ProbeEngine&) {}
-  static void Carry(const control::CheckTerm&) {}
   static void Carry(const control::RouterCall&) {}
 
   void Carry(const control::SyncAnswered& effect) {
@@ -353,6 +389,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     report.status = effect.status;
     if (!effect.outcome.has_value()) {
       report.latched = machine_.latch().has_value();
+      AddRecorded(report);
       return report;
     }
     const sync::Outcome& outcome = *effect.outcome;
@@ -380,10 +417,24 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     return report;
   }
 
+  // What a controller before this one had decided for that request (RX-ONCE-01).
+  void AddRecorded(rpc::SyncReport& report) const {
+    if (!recovered_.has_value() || !report.status.ok()) {
+      return;
+    }
+    for (const auto& [version, commit] : recovered_->commits) {
+      if (commit.request_id == report.request_id) {
+        report.version = version;
+        report.committed = true;
+        report.digest = commit.digest;
+      }
+    }
+  }
+
   void Publish() {
     rpc::FleetReport report;
     report.run = run_;
-    report.term = Term(1);
+    report.term = term_;
     report.profile = options_.profile.name;
     const bool binds = machine_.phase() == sync::SessionPhase::kAttempting &&
                        spans_.running(sync::ToString(sync::AgentCommandKind::kBind));
@@ -461,6 +512,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
 
   const ControllerHostOptions options_;
   const RunId run_;
+  const Term term_;
+  const std::optional<control::JournalState> recovered_;
   control::Controller machine_;  // the loop's
   SpanLog spans_;                // the loop's
   std::atomic<ByteCount> bytes_total_ = 0;
@@ -470,13 +523,16 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   exec::Watched<Tickets> tickets_;
   exec::Watched<rpc::FleetReport> snapshot_;
   std::unique_ptr<rpc::Server> server_;
+  JournalWriter journal_;
   std::thread loop_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<ControllerHost>> ControllerHost::Start(ControllerHostOptions options) {
-  auto host = std::make_unique<Host>(std::move(options));
+  REFIT_ASSIGN_OR_RETURN(Reign reign, TakeOver({options.state_directory, options.takeover_after}));
+  observe::LogInfo(StrCat("term ", reign.term, " of run ", ToHex(reign.run)));
+  auto host = std::make_unique<Host>(std::move(options), std::move(reign));
   REFIT_RETURN_IF_ERROR(host->Begin());
   return std::unique_ptr<ControllerHost>(std::move(host));
 }

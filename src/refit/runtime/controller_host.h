@@ -25,6 +25,9 @@ enum class VerifyWhen : std::uint8_t { kAlways, kOnRequest };
 
 struct ControllerHostOptions {
   std::string listen = "127.0.0.1:0";
+  // Of term and journal, on a disk of this host. Empty: in memory, so that what was decided ends with this controller.
+  std::string state_directory{};
+  Duration takeover_after = std::chrono::seconds(1);  // how long a living predecessor may take to end by itself
   sync::Profile profile = sync::kResilient;
   std::vector<SlotIndex> slots{};
   std::vector<PolicyRank> policy_ranks{};
@@ -37,6 +40,7 @@ struct ControllerHostOptions {
 
 class ControllerHost {
  public:
+  // Takes over from whoever holds the term. DATA_LOSS where the journal cannot be believed.
   static Result<std::unique_ptr<ControllerHost>> Start(ControllerHostOptions options);
   virtual ~ControllerHost() = default;
   virtual const std::string& address() const = 0;

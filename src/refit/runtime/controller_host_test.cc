@@ -10,11 +10,16 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "refit/control/controller.h"
 #include "refit/exec/clock.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/rpc/policy_rpc.h"
+#include "refit/runtime/controller_finder.h"
+#include "refit/store/store.h"
+#include "tests/support/temp_folder.h"
 
 namespace refit::runtime {
 namespace {
@@ -81,6 +86,68 @@ TEST(ControllerHost, OneThatWasTakenOverFromStopsWithItsExitCode) {
   ASSERT_TRUE(exec::WaitUntil([&exit_code] { return exit_code != 0; }, exec::Now() + seconds(10)));
   EXPECT_EQ(exit_code, control::kExitSuperseded);
   EXPECT_FALSE(report.has_value() && report->status.ok());
+}
+
+rpc::AgentRegistration AnAgent(const std::string& address) {
+  return {.slot = SlotIndex(0),
+          .incarnation = Incarnation{{2, 2}},
+          .address = address,
+          .engine_url = "http://127.0.0.1:1",
+          .engine_version = "0",
+          .family = "c",
+          .tp_size = 1};
+}
+
+// RX-LEAD-01, RX-JRNL-04: the run goes on, under the next term, which everybody is told.
+TEST(ControllerHost, OneThatIsStartedAgainGoesOnWithTheRunUnderTheNextTerm) {
+  const test::TempFolder folder;
+  NoEngine engine;
+  const auto agent_server = rpc::ServeAgent("127.0.0.1:0", engine);
+  std::vector<rpc::Membership> memberships;
+  for (int life = 0; life < 2; ++life) {
+    const auto host = ControllerHost::Start({.state_directory = folder / "state", .slots = {SlotIndex(0)}});
+    ASSERT_TRUE(host.has_value()) << host.status().ToString();
+    ASSERT_TRUE(exec::WaitUntil(
+        [&] {
+          const auto place = FindController({.address = {}, .state_directory = folder / "state"});
+          return place.has_value() && place->address == (*host)->address();
+        },
+        exec::Now() + seconds(10)));
+    const auto client = rpc::ControllerClient::Connect((*host)->address());
+    const auto membership = client->RegisterAgent(AnAgent((*agent_server)->address()), seconds(10));
+    ASSERT_TRUE(membership.has_value()) << membership.status().ToString();
+    memberships.push_back(*membership);
+    EXPECT_EQ(client->GetStatus(seconds(10))->term, membership->term);
+  }
+  EXPECT_EQ(memberships[0].term, Term(1));
+  EXPECT_EQ(memberships[1].term, Term(2));
+  EXPECT_EQ(memberships[0].run, memberships[1].run);
+  EXPECT_EQ(FindController({.address = {}, .state_directory = folder / "state"}).status().code(),
+            StatusCode::kUnavailable)
+      << "whoever ended by itself is not to be found";
+}
+
+// RX-LEAD-02, -04: the journal is one of the resources that refuse a term which is over.
+TEST(ControllerHost, OneWhoseTermWasTakenStopsAtItsNextRecord) {
+  const test::TempFolder folder;
+  std::atomic<int> exit_code = 0;
+  NoEngine engine;
+  const auto agent_server = rpc::ServeAgent("127.0.0.1:0", engine);
+  const auto host = ControllerHost::Start({.state_directory = folder / "state",
+                                           .slots = {SlotIndex(0)},
+                                           .policy_ranks = {PolicyRank(0)},
+                                           .on_stop = [&exit_code](int code) { exit_code = code; }});
+  ASSERT_TRUE(host.has_value()) << host.status().ToString();
+  {
+    const auto store = store::Store::OpenExisting(folder / "state");
+    ASSERT_TRUE((*store)->TakeTerm(Term(1), {.pid = 1}, RunId{}).has_value());
+  }
+  const auto client = rpc::ControllerClient::Connect((*host)->address());
+  static_cast<void>(client->RegisterAgent(AnAgent((*agent_server)->address()), seconds(10)));
+  static_cast<void>(client->RegisterPolicy({PolicyRank(0), Incarnation{{1, 1}}, "127.0.0.1:1", "m"}, seconds(10)));
+  static_cast<void>(client->Sync({"request", "", seconds(10)}, [](const rpc::SyncProgress&) {}));
+  ASSERT_TRUE(exec::WaitUntil([&exit_code] { return exit_code != 0; }, exec::Now() + seconds(10)));
+  EXPECT_EQ(exit_code, control::kExitSuperseded);
 }
 
 }  // namespace

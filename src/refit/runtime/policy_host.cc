@@ -23,6 +23,7 @@
 #include "refit/peer/send_roster.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/rpc/policy_rpc.h"
+#include "refit/runtime/contact.h"
 #include "refit/runtime/link_proof.h"
 #include "refit/runtime/load_sender.h"
 #include "refit/runtime/reply_desk.h"
@@ -58,6 +59,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
  public:
   explicit Host(PolicyHostOptions options) : options_(std::move(options)) {}
   ~Host() override {
+    contact_.reset();
     mailbox_.Close();
     if (loop_.joinable()) {
       loop_.join();
@@ -79,17 +81,15 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
       REFIT_RETURN_IF_ERROR(transports_.Get("nixl").status());
     }
     REFIT_ASSIGN_OR_RETURN(server_, rpc::ServePolicy(options_.listen, *this));
-    const auto controller = rpc::ControllerClient::Connect(options_.controller);
-    REFIT_ASSIGN_OR_RETURN(
-        const rpc::Membership membership,
-        controller->RegisterPolicy({options_.rank, incarnation_, server_->address(), options_.source},
-                                   options_.register_deadline));
-    identity_.With([&](rpc::SenderIdentity& own) {
-      own.run = membership.run;
-      own.term = membership.term;
-      own.incarnation = incarnation_;
-    });
-    loop_ = std::thread([this, membership] { Loop(membership); });
+    const rpc::PolicyRegistration self{options_.rank, incarnation_, server_->address(), options_.source};
+    contact_.emplace(
+        ContactOptions{.place = {options_.controller, options_.state_directory},
+                       .register_at = [self](rpc::ControllerClient& controller,
+                                             Duration deadline) { return controller.RegisterPolicy(self, deadline); },
+                       .on_made = [this](const Contacted& contacted) { OnContact(contacted.membership); },
+                       .on_lost = [] {}});
+    REFIT_RETURN_IF_ERROR(contact_->Register(options_.register_deadline).status());
+    loop_ = std::thread([this] { Loop(); });
     observe::LogInfo(StrCat("policy worker ", options_.rank, " serves ", options_.source, " at ", server_->address()));
     return OkStatus();
   }
@@ -208,13 +208,35 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     });
   }
 
+  // Thread: the contact's.
+  void OnContact(const rpc::Membership& membership) {
+    identity_.With([&](rpc::SenderIdentity& own) {
+      own.term = own.run == membership.run ? std::max(own.term, membership.term) : membership.term;
+      own.run = membership.run;
+      own.incarnation = incarnation_;
+    });
+  }
+
   // ---- the loop
-  void Loop(const rpc::Membership& membership) {
-    peer::PolicyAgent agent(
-        {.rank = options_.rank, .incarnation = incarnation_, .run = membership.run, .term_floor = membership.term});
+  peer::PolicyAgent MakeMachine(const rpc::SenderIdentity& own) const {
+    return peer::PolicyAgent(
+        {.rank = options_.rank, .incarnation = incarnation_, .run = own.run, .term_floor = own.term});
+  }
+
+  void Loop() {
+    RunId run;
+    std::optional<peer::PolicyAgent> machine;
     while (!mailbox_.closed()) {
       peer::PolicyAgentEffects effects;
-      const auto event = mailbox_.Pop(std::min(agent.next_deadline(), exec::Now() + kIdleWait));
+      const Instant next = machine.has_value() ? machine->next_deadline() : kNever;
+      const auto event = mailbox_.Pop(std::min(next, exec::Now() + kIdleWait));
+      const rpc::SenderIdentity own = identity_.With([](const rpc::SenderIdentity& identity) { return identity; });
+      if (!machine.has_value() || run != own.run) {
+        StopSending();  // of a run that is over
+        machine.emplace(MakeMachine(own));
+        run = own.run;
+      }
+      peer::PolicyAgent& agent = *machine;
       if (event.has_value()) {
         agent.Handle(*event, exec::Now(), effects);
       } else if (exec::Now() >= agent.next_deadline()) {
@@ -310,6 +332,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   exec::Watched<std::set<std::pair<stream::PackUnit, ByteCount>>> cuts_;  // that streams asked for
   exec::Lane files_{4};
   std::unique_ptr<rpc::Server> server_;
+  std::optional<Contact> contact_;
   std::thread loop_;
 };
 

@@ -21,8 +21,9 @@ namespace refit::runtime {
 struct PolicyHostOptions {
   PolicyRank rank;
   std::string source;      // checkpoint folder; what `sync --source policy-default` sends
-  std::string controller;  // address
+  std::string controller;  // address; empty: where state_directory says
   std::string listen = "127.0.0.1:0";
+  std::string state_directory{};            // of the controller; empty: none
   std::optional<device::GpuOrdinal> gpu{};  // where the source's tensors are kept; nothing: in mapped files
   transport::TransportOptions transports{};
   Digests digests = Digests::kOn;

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+# Copyright 2026 The refit authors
+# SPDX-License-Identifier: Apache-2.0
+"""Controllers that die, freeze or are replaced, as processes: nothing is lost, nothing done twice, no engine restarted.
+
+usage: successor_test.py BIN_FOLDER [unittest arguments]
+REFIT_SUCCESSOR_KILLS: how many syncs have their controller killed (default 20); REFIT_SUCCESSOR_SEED: when.
+"""
+
+import json
+import os
+import random
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import unittest
+
+import command_line_test as cli
+from command_line_test import DEADLINE, refit, wait_for
+
+GOAL = 2.0  # seconds from a controller's end, or its successor's start, until the fleet is consistent again
+
+
+class SurvivingFleet(cli.Fleet):
+    """A fleet whose members find the controller through the state directory."""
+
+    def __init__(self, takeover_after="300ms", **more):
+        self.takeover_after = takeover_after
+        self.lives = 0
+        super().__init__(**more)
+
+    def write_job(self, policies, engines):
+        self.state = os.path.join(self.folder, "state")
+        self.job = os.path.join(self.folder, "job.yaml")
+        with open(self.job, "w", encoding="utf-8") as file:
+            json.dump({"controller": {"state_directory": self.state, "takeover_after": self.takeover_after},
+                       "policies": [{"rank": rank, "source": self.model} for rank in range(policies)],
+                       "engines": [{"slot": slot, "kind": "reference", "tp": 3} for slot in range(engines)]}, file)
+        return self.job
+
+    def where(self):
+        return ["--state-directory", self.state]
+
+    def start_controller(self):
+        self.lives += 1
+        self.controller = self.role(f"controller-{self.lives}", "controller", "--config", self.job)
+        return self.controller
+
+    def query(self, sql):
+        with sqlite3.connect(os.path.join(self.state, "controller.db"), timeout=5) as database:
+            return database.execute(sql).fetchall()
+
+    def consistent(self):
+        """Every engine serves what is committed, as the controller that counts says."""
+        done = refit("status", *self.where(), "--json")
+        if done.returncode != 0:
+            return False
+        status = json.loads(done.stdout)
+        return all(engine["serving"] and engine["version"] == status["version"] for engine in status["engines"])
+
+    def engine_pids(self):
+        return [engine["pid"] for engine in self.ask("status")[1]["engines"]]
+
+    def sync(self, request_id, deadline="30s"):
+        return subprocess.Popen([f"{cli.BIN}/refit", "sync", *self.where(), "--request-id", request_id, "--json",
+                                 "--deadline", deadline], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+    def finish(self, client):
+        """Exit code and the one object."""
+        out, err = client.communicate(timeout=2 * DEADLINE)
+        if not out:
+            raise AssertionError(err)
+        return client.returncode, json.loads(out)
+
+    def publish(self, request_id):
+        code, report = self.finish(self.sync(request_id))
+        if code != 0:
+            raise AssertionError(report)
+        return report["version"]
+
+
+class Supervisor:
+    """Starts a controller again as soon as one has ended, and notes how long the fleet takes."""
+
+    def __init__(self, fleet):
+        self.fleet = fleet
+        self.recoveries = []
+
+    def kill(self, how=signal.SIGKILL):
+        self.fleet.controller.process.send_signal(how)
+        self.fleet.controller.process.wait(DEADLINE)
+        began = time.monotonic()
+        self.fleet.start_controller()
+        return began
+
+
+class AControllerThatDies(unittest.TestCase):
+    def test_at_any_moment_of_a_sync_loses_no_version_and_doubles_none(self):
+        """RX-JRNL-01, RX-JRNL-04, RX-ONCE-01, RX-ONCE-02, RX-LEAD-01, S59."""
+        kills = int(os.environ.get("REFIT_SUCCESSOR_KILLS", "20"))
+        chance = random.Random(int(os.environ.get("REFIT_SUCCESSOR_SEED", "1")))
+        with SurvivingFleet(engines=2) as fleet:
+            supervisor = Supervisor(fleet)
+            fleet.publish("before")
+            pids = fleet.engine_pids()
+            began = time.monotonic()
+            fleet.publish("for-its-time")
+            usual = time.monotonic() - began
+            versions = []
+            for n in range(kills):
+                client = fleet.sync(f"request-{n}")
+                time.sleep(chance.uniform(0, usual))  # the moment of the kill, not a wait for anything
+                ended = supervisor.kill()
+                code, report = fleet.finish(client)
+                self.assertEqual(code, 0, f"request-{n}: {report}")
+                wait_for(fleet.consistent, f"the fleet after kill {n}")
+                supervisor.recoveries.append(time.monotonic() - ended)
+                versions.append(report["version"])
+            self.assertEqual(fleet.engine_pids(), pids, "an engine was restarted")
+            self.assertEqual(versions, sorted(set(versions)))
+            commits = [row[0] for row in fleet.query("SELECT version FROM journal WHERE type = 'COMMIT'")]
+            self.assertEqual(len(commits), len(set(commits)))
+            self.assertEqual(len(commits), kills + 2, "one COMMIT for each request, and for no other")
+            self.assertEqual(commits[-1], versions[-1])
+            for n, version in enumerate(versions):  # asked once more, each has the answer that it got
+                self.assertEqual(fleet.publish(f"request-{n}"), version)
+            code, verified = fleet.ask("verify")
+            self.assertEqual((code, verified["verified"]), (0, True))
+            times = sorted(supervisor.recoveries)
+            print(f"{kills} kills: consistent after median {times[len(times) // 2]:.2f} s, worst {times[-1]:.2f} s")
+
+
+class AControllerThatIsTakenOver(unittest.TestCase):
+    def take_over(self, freeze):
+        with SurvivingFleet(engines=2) as fleet:
+            fleet.publish("one")
+            pids = fleet.engine_pids()
+            old = fleet.controller
+            if freeze:
+                old.process.send_signal(signal.SIGSTOP)
+            began = time.monotonic()
+            fleet.start_controller()
+            self.assertEqual(old.process.wait(DEADLINE), -signal.SIGKILL)
+            wait_for(fleet.consistent, "the fleet under its second controller")
+            print(f"taken over from a {'frozen' if freeze else 'living'} one in {time.monotonic() - began:.2f} s")
+            self.assertEqual(fleet.publish("two"), 2)
+            self.assertEqual(fleet.engine_pids(), pids)
+
+    def test_while_it_lives_is_killed_and_succeeded(self):
+        """RX-LEAD-05, S61."""
+        self.take_over(freeze=False)
+
+    def test_while_it_is_frozen_is_killed_and_succeeded(self):
+        """RX-LEAD-05, S60."""
+        self.take_over(freeze=True)
+
+    def test_and_cannot_be_killed_ends_by_itself_and_says_why(self):
+        """RX-LEAD-02, RX-LEAD-04: exit code 6."""
+        with SurvivingFleet(engines=1) as fleet:
+            fleet.publish("one")
+            old = fleet.controller
+            fleet.query("UPDATE authority SET boot_id = 'another'")  # nobody of another boot can be killed
+            fleet.start_controller()
+            refused = refit("sync", "--controller", old.address, "--json", "--deadline", "1s")
+            self.assertEqual(old.process.wait(10), 6, refused.stdout)
+            wait_for(fleet.consistent, "the fleet under its second controller")
+            self.assertEqual(fleet.publish("two"), 2)
+
+
+class AJournalInDoubt(unittest.TestCase):
+    def test_is_not_acted_upon(self):
+        """RX-JRNL-02, S63: exit code 5, and one line that says what to do."""
+        with SurvivingFleet(engines=1) as fleet:
+            fleet.publish("one")
+            self.assertEqual(fleet.controller.stop(), 0)
+            fleet.query("UPDATE journal SET payload = x'0102' WHERE type = 'COMMIT'")
+            done = refit("controller", "--config", fleet.job, timeout=DEADLINE)
+            self.assertEqual(done.returncode, 5, done.stderr)
+            self.assertIn("controller.db is corrupt", done.stderr)
+
+    def test_of_a_full_disk_ends_its_controller_and_the_next_one_goes_on(self):
+        """RX-JRNL-03, S63: exit code 5; the same request gets its answer from the successor."""
+        with SurvivingFleet(engines=1) as fleet:
+            fleet.publish("one")
+            size = os.path.getsize(os.path.join(fleet.state, "controller.db-wal"))
+            resource.prlimit(fleet.controller.process.pid, resource.RLIMIT_FSIZE, (size, size))
+            client = fleet.sync("two")
+            self.assertEqual(fleet.controller.process.wait(DEADLINE), 5)
+            fleet.start_controller()
+            code, report = fleet.finish(client)
+            self.assertEqual((code, report.get("version")), (0, 2), report)
+
+
+if __name__ == "__main__":
+    cli.BIN = sys.argv.pop(1)
+    unittest.main(verbosity=2)
