@@ -111,6 +111,7 @@ class AControllerThatDies(unittest.TestCase):
             fleet.publish("for-its-time")
             usual = time.monotonic() - began
             versions = []
+            decided = 0
             for n in range(kills):
                 client = fleet.sync(f"request-{n}")
                 time.sleep(chance.uniform(0, usual))  # the moment of the kill, not a wait for anything
@@ -120,6 +121,7 @@ class AControllerThatDies(unittest.TestCase):
                 wait_for(fleet.consistent, f"the fleet after kill {n}")
                 supervisor.recoveries.append(time.monotonic() - ended)
                 versions.append(report["version"])
+                decided += not report["engines"]  # what the dead one had recorded
             self.assertEqual(fleet.engine_pids(), pids, "an engine was restarted")
             self.assertEqual(versions, sorted(set(versions)))
             commits = [row[0] for row in fleet.query("SELECT version FROM journal WHERE type = 'COMMIT'")]
@@ -131,7 +133,7 @@ class AControllerThatDies(unittest.TestCase):
             code, verified = fleet.ask("verify")
             self.assertEqual((code, verified["verified"]), (0, True))
             times = sorted(supervisor.recoveries)
-            print(f"{kills} kills: consistent after median {times[len(times) // 2]:.2f} s, worst {times[-1]:.2f} s")
+            print(f"{kills} kills, {decided} after the decision: consistent after median {times[len(times) // 2]:.2f} s, worst {times[-1]:.2f} s")
 
 
 class AControllerThatIsTakenOver(unittest.TestCase):
@@ -157,6 +159,21 @@ class AControllerThatIsTakenOver(unittest.TestCase):
     def test_while_it_is_frozen_is_killed_and_succeeded(self):
         """RX-LEAD-05, S60."""
         self.take_over(freeze=True)
+
+    def test_by_two_at_once_has_one_successor(self):
+        """RX-LEAD-01, S61."""
+        with SurvivingFleet(engines=1) as fleet:
+            fleet.publish("one")
+            fleet.controller.stop(signal.SIGKILL)
+            both = [subprocess.Popen([f"{cli.BIN}/refit", "controller", "--config", fleet.job],
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
+            for one in both:
+                fleet.callback(one.wait)
+                fleet.callback(one.kill)
+            wait_for(lambda: [one.poll() for one in both].count(None) == 1, "one of them ended")
+            wait_for(fleet.consistent, "the fleet under the other one")
+            self.assertEqual(fleet.publish("two"), 2)
+            self.assertEqual([one.poll() for one in both].count(None), 1)
 
     def test_and_cannot_be_killed_ends_by_itself_and_says_why(self):
         """RX-LEAD-02, RX-LEAD-04: exit code 6."""

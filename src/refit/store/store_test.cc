@@ -257,6 +257,41 @@ TEST_F(StoreTest, WhoeverLooksForTheHolderFindsNobodyBeforeTheFirstOne) {
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
+// S61: started together on one new directory, one of them has each term.
+TEST_F(StoreTest, SeveralMayBeginTheFileAtOnce) {
+  constexpr int kStarters = 4;
+  std::array<int, 2> gate{};
+  ASSERT_EQ(pipe(gate.data()), 0);
+  std::array<pid_t, kStarters> starters{};
+  for (pid_t& starter : starters) {
+    starter = fork();
+    if (starter == 0) {
+      char byte = 0;
+      close(gate[1]);
+      static_cast<void>(!read(gate[0], &byte, 1));  // until all of them wait here
+      const auto store = Store::Open(folder_);
+      while (store.has_value()) {
+        const auto holder = (*store)->ReadHolder();
+        const auto term = (*store)->TakeTerm(holder->term, {.pid = getpid()}, kRun);
+        if (term.has_value() || term.status().code() != StatusCode::kAborted) {
+          _exit(term.has_value() ? static_cast<int>(term->value()) : 0);
+        }
+      }
+      _exit(0);
+    }
+  }
+  close(gate[0]);
+  close(gate[1]);
+  std::vector<int> terms;
+  for (const pid_t starter : starters) {
+    int status = 0;
+    ASSERT_EQ(waitpid(starter, &status, 0), starter);
+    terms.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+  }
+  EXPECT_THAT(terms, testing::UnorderedElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(Records(*Open()).size(), 1U + kStarters);
+}
+
 // ---- S63, S64: files and folders that are not what they must be (RX-JRNL-02)
 
 TEST_F(StoreTest, AFileThatIsNoDatabaseIsNamed) {
