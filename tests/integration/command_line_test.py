@@ -27,12 +27,12 @@ def refit(*arguments, timeout=120, **more):
     return subprocess.run([f"{BIN}/refit", *arguments], capture_output=True, text=True, timeout=timeout, **more)
 
 
-def wait_for(condition, what, deadline=DEADLINE):
+def wait_for(condition, what, deadline=DEADLINE, pause=0.02):
     end = time.monotonic() + deadline
     while not condition():
         if time.monotonic() > end:
             raise AssertionError(f"{what}: not within {deadline} s")
-        time.sleep(0.02)  # a poll, not a guess
+        time.sleep(pause)  # a poll, not a guess
 
 
 def leftovers():

@@ -136,6 +136,37 @@ class AControllerThatDies(unittest.TestCase):
             print(f"{kills} kills, {decided} after the decision: consistent after median {times[len(times) // 2]:.2f} s, worst {times[-1]:.2f} s")
 
 
+    def test_right_after_each_of_its_records_is_succeeded_without_loss(self):
+        """RX-JRNL-01, RX-JRNL-04, RX-COMMIT-06, S59: before the decision, right after it, and before anybody was told."""
+        with SurvivingFleet(engines=2) as fleet:
+            supervisor = Supervisor(fleet)
+            fleet.publish("before")
+            pids = fleet.engine_pids()
+            first = fleet.query("SELECT max(position) FROM journal")[0][0]
+            fleet.publish("what-records-there-are")
+            kinds = [row[0] for row in fleet.query(f"SELECT type FROM journal WHERE position > {first}")]
+            self.assertIn("INTENT", kinds)
+            self.assertIn("COMMIT", kinds)
+            self.assertIn("OUTCOME", kinds)
+            version = 2
+            journal = sqlite3.connect(os.path.join(fleet.state, "controller.db"), timeout=5)
+            fleet.callback(journal.close)
+            for count in range(1, len(kinds) + 1):
+                before = fleet.query("SELECT max(position) FROM journal")[0][0]
+                client = fleet.sync(f"killed-after-{count}")
+                wait_for(lambda: journal.execute("SELECT max(position) FROM journal").fetchone()[0] >= before + count,
+                         f"record {count}", pause=0)
+                supervisor.kill()
+                code, report = fleet.finish(client)
+                self.assertEqual(code, 0, report)
+                self.assertGreater(report["version"], version)
+                version = report["version"]
+                wait_for(fleet.consistent, f"the fleet after record {count}, {kinds[count - 1]}")
+            commits = [row[0] for row in fleet.query("SELECT version FROM journal WHERE type = 'COMMIT'")]
+            self.assertEqual(len(commits), len(kinds) + 2)
+            self.assertEqual(fleet.engine_pids(), pids)
+
+
 class AControllerThatIsTakenOver(unittest.TestCase):
     def take_over(self, freeze):
         with SurvivingFleet(engines=2) as fleet:
