@@ -12,6 +12,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -217,6 +218,43 @@ class AControllerThatIsTakenOver(unittest.TestCase):
             self.assertEqual(old.process.wait(10), 6, refused.stdout)
             wait_for(fleet.consistent, "the fleet under its second controller")
             self.assertEqual(fleet.publish("two"), 2)
+
+
+class FixedPortFleet(cli.Fleet):
+    """Without a state directory: members know one address, and nothing outlives the controller."""
+
+    def write_job(self, policies, engines):
+        job = super().write_job(policies, engines)
+        with open(job, encoding="utf-8") as file:
+            content = json.load(file)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            content["controller"] = {"listen": "127.0.0.1:%d" % free.getsockname()[1]}
+        with open(job, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        return job
+
+
+class AControllerWithoutAStateDirectory(unittest.TestCase):
+    def test_is_followed_by_another_run_that_the_members_join(self):
+        """A latch belongs to a run, and so does everything else (settled C16)."""
+        with FixedPortFleet(engines=1) as fleet:
+            self.assertEqual(fleet.ask("sync")[0], 0)
+            before = fleet.ask("status")[1]
+            fleet.controller.stop(signal.SIGKILL)
+            fleet.start_controller()
+            self.assertNotEqual(before["run"], fleet.ask("status")[1]["run"])
+
+            def all_are_back():
+                now = fleet.ask("status")[1]
+                engine = now["engines"][0]
+                return (engine["registered"] and engine["incarnation"] != before["engines"][0]["incarnation"] and
+                        all(policy["registered"] for policy in now["policies"]))
+            wait_for(all_are_back, "a new life of the engine, and the policy worker")
+            self.assertEqual(fleet.ask("status")[1]["version"], 0)
+            code, report = fleet.ask("sync")
+            self.assertEqual((code, report.get("version")), (0, 1), report)
+            self.assertEqual(fleet.ask("verify")[0], 0)
 
 
 class AJournalInDoubt(unittest.TestCase):

@@ -170,22 +170,22 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   Status Prove(const rpc::OpenStream& open, rpc::SenderStream& stream, Instant deadline) {
     rpc::SenderIdentity own = identity_.With([](const rpc::SenderIdentity& identity) { return identity; });
     REFIT_RETURN_IF_ERROR(CheckReceiver(open, own));
-    ReceiverSlots& receiver = SlotsOf(open.slot);
-    const std::lock_guard lock(receiver.in_use);
+    const std::shared_ptr<ReceiverSlots> receiver = SlotsOf(open.slot);
+    const std::lock_guard lock(receiver->in_use);
     const std::shared_ptr<Source> source = source_.With([](const auto& current) { return current; });
-    auto plan = receiver.slots.Prepare(open, *source);
+    auto plan = receiver->slots.Prepare(open, *source);
     if (!plan.has_value()) {
       return plan.status().WithContext(StrCat("load slots of engine ", open.slot));
     }
     own.bucket_bytes = open.offers[plan->opened.offer].bytes;
     plan->opened.sender = own;
-    return ServeProof(open, *plan, receiver.slots, stream, deadline);
+    return ServeProof(open, *plan, receiver->slots, stream, deadline);
   }
 
   SendResult SendOver(const rpc::OpenStream& open, ActiveSend& send, rpc::SenderStream& stream) {
-    ReceiverSlots& receiver = SlotsOf(open.slot);
-    const std::lock_guard lock(receiver.in_use);
-    LoadSlotSet& slots = receiver.slots;
+    const std::shared_ptr<ReceiverSlots> receiver = SlotsOf(open.slot);
+    const std::lock_guard lock(receiver->in_use);
+    LoadSlotSet& slots = receiver->slots;
     const auto plan = slots.Prepare(open, *send.source);
     if (!plan.has_value()) {
       return {SendEnd::kSourceFailed, plan.status().WithContext(StrCat("load slots of engine ", open.slot)), {}, {}};
@@ -198,13 +198,13 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
     return SendLoads(open, *plan, *send.source, slots, stream, options_.digests, send.stop, send.deadline);
   }
 
-  ReceiverSlots& SlotsOf(SlotIndex slot) {
-    return slots_.With([&](auto& receivers) -> ReceiverSlots& {
+  std::shared_ptr<ReceiverSlots> SlotsOf(SlotIndex slot) {
+    return slots_.With([&](auto& receivers) {
       auto& receiver = receivers[slot];
       if (receiver == nullptr) {
-        receiver = std::make_unique<ReceiverSlots>(slot, transports_);
+        receiver = std::make_shared<ReceiverSlots>(slot, transports_);
       }
-      return *receiver;
+      return receiver;
     });
   }
 
@@ -215,6 +215,16 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
       own.run = membership.run;
       own.incarnation = incarnation_;
     });
+  }
+
+  // The attempts of another run have the same numbers.
+  void ForgetRun() {
+    StopSending();
+    sending_.With([](Sending& sending) {
+      sending.roster.Start(AttemptId{}, {});
+      sending.send = nullptr;
+    });
+    const auto last = slots_.With([](auto& receivers) { return std::exchange(receivers, {}); });
   }
 
   // ---- the loop
@@ -232,7 +242,9 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
       const auto event = mailbox_.Pop(std::min(next, exec::Now() + kIdleWait));
       const rpc::SenderIdentity own = identity_.With([](const rpc::SenderIdentity& identity) { return identity; });
       if (!machine.has_value() || run != own.run) {
-        StopSending();  // of a run that is over
+        if (machine.has_value()) {
+          ForgetRun();
+        }
         machine.emplace(MakeMachine(own));
         run = own.run;
       }
@@ -327,9 +339,9 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   ReplyDesk<sync::PolicyReply> desk_;
   exec::Mailbox<peer::PolicyAgentEvent> mailbox_{kMailboxCapacity};
   exec::Watched<Sending> sending_{Sending{peer::SendRoster(incarnation_), nullptr}};
-  exec::Watched<std::map<SlotIndex, std::unique_ptr<ReceiverSlots>>> slots_;
-  exec::Watched<rpc::SenderIdentity> identity_;                           // run and term once registered
-  exec::Watched<std::set<std::pair<stream::PackUnit, ByteCount>>> cuts_;  // that streams asked for
+  exec::Watched<std::map<SlotIndex, std::shared_ptr<ReceiverSlots>>> slots_;  // shared with the streams that use them
+  exec::Watched<rpc::SenderIdentity> identity_;                               // run and term once registered
+  exec::Watched<std::set<std::pair<stream::PackUnit, ByteCount>>> cuts_;      // that streams asked for
   exec::Lane files_{4};
   std::unique_ptr<rpc::Server> server_;
   std::optional<Contact> contact_;
