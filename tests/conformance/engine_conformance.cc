@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "refit/engine/process/child_process.h"
+#include "refit/engine/process/port_list.h"
 #include "refit/engine/sglang/server_launch.h"
 #include "tests/conformance/engine_cases.h"
 #include "tests/conformance/engine_deaths.h"
@@ -62,7 +63,7 @@ class LaunchedServer final : public Server {
  public:
   LaunchedServer() {
     const Flags& flags = TheFlags();
-    const auto port = engine::sglang::FreshPort();
+    const auto port = engine::process::TakePort(flags.log + ".ports");
     REFIT_CHECK(port.has_value(), port.status().message().c_str());
     url = StrCat("http://127.0.0.1:", *port);
     admin_key = kKey;

@@ -8,7 +8,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +38,7 @@ struct FleetOptions {
   std::string nixl_library = {};
   ByteCount load_bytes = 64 * kKiB;                        // several loads even of a tiny model
   std::vector<std::vector<std::string>> engine_args = {};  // more arguments, per engine
+  bool use_fault_tolerance = false;
   Duration call_deadline = std::chrono::seconds(5);
   Duration update_deadline = std::chrono::seconds(5);
 };
@@ -55,7 +58,11 @@ class Fleet {
  public:
   explicit Fleet(FleetOptions options = {}) : options_(std::move(options)) {
     model_ = MakeCheckpoint(folder_, "model", options_.shape, 1);
-    runtime::ControllerHostOptions controller{.profile = options_.profile, .verify = options_.verify};
+    runtime::ControllerHostOptions controller{
+        .profile = options_.profile,
+        .use_fault_tolerance = options_.use_fault_tolerance,
+        .health = {.interval = std::chrono::milliseconds(200), .timeout = std::chrono::milliseconds(1500)},
+        .verify = options_.verify};
     for (std::uint32_t slot = 0; slot < options_.engines; ++slot) {
       controller.slots.push_back(SlotIndex(slot));
     }
@@ -127,6 +134,18 @@ class Fleet {
     EXPECT_TRUE(report.has_value()) << report.status().ToString();
     return report.has_value() ? *std::move(report) : rpc::VerifyReport{};
   }
+  // Until the slot is in that state, with another life than `old`.
+  rpc::SlotReport AwaitState(std::uint32_t slot, const std::string& state, Incarnation old = {}) {
+    rpc::SlotReport now;
+    const bool reached = exec::WaitUntil(
+        [&] {
+          now = GetStatus().slots[slot];
+          return now.state == state && now.incarnation != old;
+        },
+        exec::Now() + std::chrono::seconds(20));
+    EXPECT_TRUE(reached) << "engine " << slot << " is " << now.state << ", not " << state << ": " << now.last_error;
+    return now;
+  }
   // Until every slot has an engine again that is not `old`'s.
   void AwaitNewIncarnation(std::uint32_t slot, Incarnation old) {
     const bool back = exec::WaitUntil(
@@ -178,6 +197,21 @@ inline std::string Describe(const rpc::SyncReport& report) {
     text += StrCat("; note: ", note);
   }
   return text;
+}
+
+// Every handshake that `act` brings about, as the agents log them: "engine 0: link to policy rank 1".
+inline std::vector<std::string> HandshakesOf(const std::function<void()>& act) {
+  testing::internal::CaptureStderr();
+  act();
+  const std::string log = testing::internal::GetCapturedStderr();
+  std::vector<std::string> handshakes;
+  for (std::size_t end = log.find(" proved over "); end != std::string::npos;
+       end = log.find(" proved over ", end + 1)) {
+    const std::size_t begin = log.rfind("engine ", end);
+    handshakes.push_back(log.substr(begin, end - begin));
+  }
+  std::sort(handshakes.begin(), handshakes.end());
+  return handshakes;
 }
 
 }  // namespace refit::test

@@ -81,21 +81,6 @@ TEST(Fleet, RefitsOverNixlInstallThePublishedBytes) {
   ExpectRefitsOverALink({.transport = "nixl", .nixl_library = library});
 }
 
-// Every handshake that `act` brings about, as the agents log them: "engine 0: link to policy rank 1".
-std::vector<std::string> HandshakesOf(const std::function<void()>& act) {
-  testing::internal::CaptureStderr();
-  act();
-  const std::string log = testing::internal::GetCapturedStderr();
-  std::vector<std::string> handshakes;
-  for (std::size_t end = log.find(" proved over "); end != std::string::npos;
-       end = log.find(" proved over ", end + 1)) {
-    const std::size_t begin = log.rfind("engine ", end);
-    handshakes.push_back(log.substr(begin, end - begin));
-  }
-  std::sort(handshakes.begin(), handshakes.end());
-  return handshakes;
-}
-
 // RC-BIND-04, RX-BIND-02: what did not change is not proved again; of what did, every link is, before anybody pauses.
 TEST(Fleet, OnlyAReplacedPeerBindsAgain) {
   using Handshakes = std::vector<std::string>;

@@ -41,6 +41,14 @@ int RunController(const Flags& flags) {
   options.verify = job->options.verify == config::VerifyChoice::kAlways ? runtime::VerifyWhen::kAlways
                                                                         : runtime::VerifyWhen::kOnRequest;
   options.verify_deadline = job->options.deadlines.verify;
+  if (const config::GenerationOptions& generation = job->options.generation; generation.fault_tolerance) {
+    options.use_fault_tolerance = true;
+    options.health.interval = FromSeconds(*generation.check_interval);
+    options.health.timeout = FromSeconds(*generation.check_timeout);
+    options.health.first_wait = FromSeconds(*generation.check_first_wait);
+    options.launch_deadline = job->options.deadlines.launch;
+    options.catch_up_deadline = job->options.deadlines.sync;
+  }
   options.on_stop = [](int exit_code) { std::_Exit(exit_code); };  // nothing more may leave this process
   NameRole("controller");
   std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is a full disk like any other: the journal is in doubt

@@ -204,9 +204,6 @@ std::vector<std::string> NotesOf(const Node& given, const JobOptions& job) {
                              job.transport == "auto" ? "shm" : job.transport));
     }
   }
-  if (job.generation.fault_tolerance) {
-    notes.push_back("generation.use_fault_tolerance is true, but this build does not probe engines yet");
-  }
   return notes;
 }
 

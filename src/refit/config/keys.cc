@@ -108,10 +108,13 @@ constexpr auto kKeys = std::to_array<KeySpec>({
      "GPUs of one node: an engine must fit on one."},
     {"generation.colocated.resources.num_nodes", kInteger, "", "at least 1", "Nodes. Not read."},
     {"generation.use_fault_tolerance", kSwitch, "false", "true | false",
-     "Probing and recovery of engines; needs the three knobs below."},
+     "The controller probes the engines, ends those that fail, and launches them again. `resilient`: at once, and the "
+     "new one catches up with what is published; `strict`: with the next sync. Off: agents start theirs again by "
+     "themselves, and nobody finds one that hangs. Needs the three keys below."},
     {"generation.rollout_health_check_interval", kNumber, "", "more than 0", "Seconds between probes, e.g. 5.0."},
     {"generation.rollout_health_check_timeout", kNumber, "", "more than 1.0",
-     "Seconds until a probe failed, e.g. 3.0. The server itself waits 1.0 in every probe."},
+     "Seconds until a probe failed, e.g. 3.0; an engine that is ended gets as long to end by itself. The server itself "
+     "waits 1.0 in every probe."},
     {"generation.rollout_health_check_first_wait", kNumber, "", "0 or more",
      "Seconds of grace after a launch, e.g. 0.0."},
     {"generation.sglang_server_config", kSection, "", "", "The SGLang servers."},

@@ -3,6 +3,13 @@
 
 #include "refit/rpc/agent_rpc.h"
 
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "refit/base/str.h"
@@ -25,6 +32,15 @@ class AgentService final : public v1::Agent::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status Run(grpc::ServerContext*, const v1::EngineErrand* request, v1::ErrandReply* reply) override {
+    const auto errand = Decode(*request);
+    if (!errand.has_value()) {
+      return ToGrpc(errand.status());
+    }
+    Encode(handler_.Run(*errand), reply);
+    return grpc::Status::OK;
+  }
+
   grpc::Status Checksums(grpc::ServerContext*, const v1::ChecksumsRequest* request,
                          v1::ChecksumsReply* reply) override {
     EncodeRanks(handler_.Checksums(DecodeId<Incarnation>(request->incarnation())), reply);
@@ -43,8 +59,9 @@ class AgentService final : public v1::Agent::Service {
 class GrpcAgentClient final : public AgentClient {
  public:
   explicit GrpcAgentClient(const std::string& address)
-      : whom_(StrCat("agent at ", address)), stub_(v1::Agent::NewStub(MakeChannel(address))) {}
+      : address_(address), whom_(StrCat("agent at ", address)), stub_(v1::Agent::NewStub(MakeChannel(address))) {}
   ~GrpcAgentClient() override { calls_.CancelAndWait(); }
+  const std::string& address() const override { return address_; }
 
   void Execute(const sync::AgentCommand& command, Duration deadline, Done done) override {
     v1::AgentCommand request;
@@ -56,6 +73,19 @@ class GrpcAgentClient final : public AgentClient {
         },
         [this, done = std::move(done)](const grpc::Status& status, const v1::AgentReply& reply) {
           done(status.ok() ? Decode(reply) : Result<sync::AgentReply>(FromGrpc(status, whom_)));
+        });
+  }
+
+  void Run(const EngineErrand& errand, Duration deadline, ErrandDone done) override {
+    v1::EngineErrand request;
+    Encode(errand, &request);
+    StartUnaryCall<v1::EngineErrand, v1::ErrandReply>(
+        calls_, std::move(request), deadline,
+        [this](grpc::ClientContext* context, const auto* sent, auto* received, auto callback) {
+          stub_->async()->Run(context, sent, received, std::move(callback));
+        },
+        [this, done = std::move(done)](const grpc::Status& status, const v1::ErrandReply& reply) {
+          done(status.ok() ? Decode(reply) : Result<ErrandReply>(FromGrpc(status, whom_)));
         });
   }
 
@@ -78,12 +108,49 @@ class GrpcAgentClient final : public AgentClient {
   }
 
  private:
+  const std::string address_;
   const std::string whom_;
   std::unique_ptr<v1::Agent::Stub> stub_;
   CallsInFlight calls_;
 };
 
 }  // namespace
+
+std::string_view ToString(ErrandKind kind) {
+  switch (kind) {
+    case ErrandKind::kLaunch: return "launch";
+    case ErrandKind::kShutDown: return "shut down";
+    case ErrandKind::kKill: return "kill";
+    case ErrandKind::kProbe: return "probe";
+  }
+  return "?";
+}
+
+bool NobodyListens(const std::string& address, Duration deadline) {
+  const std::size_t colon = address.rfind(':');
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (colon == std::string::npos ||
+      getaddrinfo(address.substr(0, colon).c_str(), address.substr(colon + 1).c_str(), &hints, &found) != 0) {
+    return false;
+  }
+  bool refused = false;
+  const int probe = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (probe >= 0) {
+    int error = connect(probe, found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+    pollfd connected{.fd = probe, .events = POLLOUT, .revents = 0};
+    const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(deadline).count();
+    if (error == EINPROGRESS && poll(&connected, 1, static_cast<int>(milliseconds)) == 1) {
+      socklen_t size = sizeof error;
+      getsockopt(probe, SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+    refused = error == ECONNREFUSED;
+    close(probe);
+  }
+  freeaddrinfo(found);
+  return refused;
+}
 
 Result<std::unique_ptr<Server>> ServeAgent(const std::string& listen, AgentHandler& handler) {
   return StartServer(listen, std::make_unique<AgentService>(handler));

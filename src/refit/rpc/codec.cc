@@ -240,6 +240,31 @@ Result<sync::AgentReply> Decode(const v1::AgentReply& in) {
   return reply;
 }
 
+void Encode(const EngineErrand& errand, v1::EngineErrand* out) {
+  Encode(errand.run, out->mutable_run());
+  out->set_term(errand.term.value());
+  out->set_kind(EncodeKind(errand.kind));
+  Encode(errand.incarnation, out->mutable_incarnation());
+  out->set_budget_ns(errand.budget.count());
+}
+Result<EngineErrand> Decode(const v1::EngineErrand& in) {
+  REFIT_ASSIGN_OR_RETURN(const ErrandKind kind, DecodeKind(in.kind(), ErrandKind::kProbe, "engine errand"));
+  return EngineErrand{.run = DecodeId<RunId>(in.run()),
+                      .term = Term(in.term()),
+                      .kind = kind,
+                      .incarnation = DecodeId<Incarnation>(in.incarnation()),
+                      .budget = Duration(in.budget_ns())};
+}
+
+void Encode(const ErrandReply& reply, v1::ErrandReply* out) {
+  Encode(reply.status, out->mutable_status());
+  out->set_gone(reply.gone);
+  out->set_highest_term(reply.highest_term.value());
+}
+Result<ErrandReply> Decode(const v1::ErrandReply& in) {
+  return ErrandReply{.status = Decode(in.status()), .gone = in.gone(), .highest_term = Term(in.highest_term())};
+}
+
 void Encode(const sync::PolicyCommand& command, v1::PolicyCommand* out) {
   Encode(command.stamp, out->mutable_stamp());
   out->set_kind(EncodeKind(command.kind));

@@ -10,6 +10,7 @@
 
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
+#include "refit/rpc/agent_rpc.h"
 #include "refit/rpc/load_stream.h"
 #include "refit/rpc/report.h"
 #include "refit/sync/command.h"
@@ -24,6 +25,8 @@ void Encode(const Id128& id, v1::Id128* out);
 void Encode(const Status& status, v1::Status* out);
 void Encode(const sync::AgentCommand& command, v1::AgentCommand* out);
 void Encode(const sync::AgentReply& reply, v1::AgentReply* out);
+void Encode(const EngineErrand& errand, v1::EngineErrand* out);
+void Encode(const ErrandReply& reply, v1::ErrandReply* out);
 void Encode(const sync::PolicyCommand& command, v1::PolicyCommand* out);
 void Encode(const sync::PolicyReply& reply, v1::PolicyReply* out);
 void Encode(const OpenStream& open, v1::OpenStream* out);
@@ -47,6 +50,8 @@ std::uint32_t EncodeHashKind(ParameterHashKind kind);
 Result<ParameterHashKind> DecodeHashKind(std::uint32_t kind);
 Result<sync::AgentCommand> Decode(const v1::AgentCommand& in);
 Result<sync::AgentReply> Decode(const v1::AgentReply& in);
+Result<EngineErrand> Decode(const v1::EngineErrand& in);
+Result<ErrandReply> Decode(const v1::ErrandReply& in);
 Result<sync::PolicyCommand> Decode(const v1::PolicyCommand& in);
 Result<sync::PolicyReply> Decode(const v1::PolicyReply& in);
 Result<OpenStream> Decode(const v1::OpenStream& in);

@@ -22,11 +22,12 @@ void EncodeMembership(const Result<Membership>& membership, v1::Registered* out)
     Encode(membership->run, out->mutable_run());
     out->set_term(membership->term.value());
     out->set_profile(membership->profile);
+    out->set_launches_engines(membership->launches_engines);
   }
 }
 Result<Membership> DecodeMembership(const v1::Registered& in) {
   REFIT_RETURN_IF_ERROR(Decode(in.status()));
-  return Membership{DecodeId<RunId>(in.run()), Term(in.term()), in.profile()};
+  return Membership{DecodeId<RunId>(in.run()), Term(in.term()), in.profile(), in.launches_engines()};
 }
 
 class ControllerService final : public v1::Controller::Service {
@@ -61,8 +62,8 @@ class ControllerService final : public v1::Controller::Service {
     return grpc::Status::OK;
   }
   grpc::Status AgentGone(grpc::ServerContext*, const v1::AgentGoneRequest* request, v1::Empty*) override {
-    handler_.AgentGone(SlotIndex(request->slot()), DecodeId<Incarnation>(request->incarnation()),
-                       Decode(request->status()));
+    handler_.AgentGone({SlotIndex(request->slot()), DecodeId<Incarnation>(request->incarnation()),
+                        Decode(request->status()), request->confirmed_dead()});
     return grpc::Status::OK;
   }
   grpc::Status Sync(grpc::ServerContext*, const v1::SyncRequest* request,
@@ -128,13 +129,14 @@ class GrpcControllerClient final : public ControllerClient {
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->RegisterPolicy(&context, request, &reply), whom_));
     return DecodeMembership(reply);
   }
-  Status AgentGone(SlotIndex slot, Incarnation incarnation, const Status& status, Duration deadline) override {
+  Status AgentGone(const AgentEnd& end, Duration deadline) override {
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::AgentGoneRequest request;
-    request.set_slot(slot.value());
-    Encode(incarnation, request.mutable_incarnation());
-    Encode(status, request.mutable_status());
+    request.set_slot(end.slot.value());
+    Encode(end.incarnation, request.mutable_incarnation());
+    Encode(end.status, request.mutable_status());
+    request.set_confirmed_dead(end.confirmed_dead);
     v1::Empty reply;
     return FromGrpc(stub_->AgentGone(&context, request, &reply), whom_);
   }

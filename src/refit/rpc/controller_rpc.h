@@ -21,7 +21,7 @@ namespace refit::rpc {
 
 struct AgentRegistration {
   SlotIndex slot;
-  Incarnation incarnation;
+  Incarnation incarnation;  // zero: the agent is there, its engine is not yet, or no more
   std::string address;
   std::string engine_url;
   std::string engine_version;
@@ -42,6 +42,13 @@ struct Membership {
   RunId run;
   Term term;  // the floor for commands (RX-ID-03)
   std::string profile;
+  bool launches_engines = false;  // use_fault_tolerance: the controller says when an engine is launched again
+};
+struct AgentEnd {  // an agent's engine has ended
+  SlotIndex slot;
+  Incarnation incarnation;
+  Status status;
+  bool confirmed_dead = false;  // the whole tree of its processes is reaped
 };
 
 struct SyncRequest {
@@ -63,7 +70,7 @@ class ControllerHandler {
   virtual ~ControllerHandler() = default;
   virtual Result<Membership> RegisterAgent(const AgentRegistration& registration) = 0;
   virtual Result<Membership> RegisterPolicy(const PolicyRegistration& registration) = 0;
-  virtual void AgentGone(SlotIndex slot, Incarnation incarnation, const Status& status) = 0;
+  virtual void AgentGone(const AgentEnd& end) = 0;
   virtual SyncReport Sync(const SyncRequest& request, const ProgressSink& progress) = 0;
   virtual FleetReport GetStatus() = 0;
   virtual VerifyReport Verify(const VerifyRequest& request) = 0;
@@ -79,7 +86,7 @@ class ControllerClient {
 
   virtual Result<Membership> RegisterAgent(const AgentRegistration& registration, Duration deadline) = 0;
   virtual Result<Membership> RegisterPolicy(const PolicyRegistration& registration, Duration deadline) = 0;
-  virtual Status AgentGone(SlotIndex slot, Incarnation incarnation, const Status& status, Duration deadline) = 0;
+  virtual Status AgentGone(const AgentEnd& end, Duration deadline) = 0;
   // Waits for the outcome; an error here means that it is not known.
   virtual Result<SyncReport> Sync(const SyncRequest& request, const ProgressSink& progress) = 0;
   virtual Result<FleetReport> GetStatus(Duration deadline) = 0;

@@ -107,14 +107,20 @@ class FakeAgent final : public AgentHandler {
             .residue = sync::Residue::Old(WeightVersion(5)),
             .totals = {1, 2, 3, milliseconds(4), milliseconds(5)}};
   }
+  ErrandReply Run(const EngineErrand& errand) override {
+    errand_ = errand;
+    return {.status = Unavailable("no such engine"), .gone = true, .highest_term = Term(4)};
+  }
   Result<std::vector<weights::RankHashes>> Checksums(Incarnation) override {
     return std::vector<weights::RankHashes>{{TpRank(0), {{"w", "00"}}}};
   }
   ByteCount bytes_delivered() const override { return 77; }
+  const EngineErrand& errand() const { return errand_; }
   void Finish() { EXPECT_TRUE(never_.Push(0).ok()); }  // the running command, before its delay
 
  private:
   Duration delay_;
+  EngineErrand errand_;
   exec::Mailbox<int> never_{1};
 };
 
@@ -133,6 +139,43 @@ Result<sync::AgentReply> Call(AgentClient& client, Duration deadline) {
                  [&answered](Result<sync::AgentReply> reply) { EXPECT_TRUE(answered.Push(std::move(reply)).ok()); });
   auto reply = answered.Pop(exec::Now() + seconds(20));
   return reply.has_value() ? *std::move(reply) : Internal("done() never ran");
+}
+
+TEST(AgentRpc, AnErrandAndItsAnswerSurviveTheWire) {
+  FakeAgent agent(Duration(0));
+  const auto server = ServeAgent("127.0.0.1:0", agent);
+  ASSERT_TRUE(server.has_value());
+  const auto client = AgentClient::Connect((*server)->address());
+  exec::Mailbox<Result<ErrandReply>> answered(1);
+  client->Run({.run = RunId{{1, 2}},
+               .term = Term(3),
+               .kind = ErrandKind::kShutDown,
+               .incarnation = Incarnation{{4, 5}},
+               .budget = seconds(6)},
+              seconds(10),
+              [&answered](Result<ErrandReply> reply) { EXPECT_TRUE(answered.Push(std::move(reply)).ok()); });
+  const auto reply = answered.Pop(exec::Now() + seconds(20));
+  ASSERT_TRUE(reply.has_value() && reply->has_value());
+  EXPECT_EQ((*reply)->status.code(), StatusCode::kUnavailable);
+  EXPECT_TRUE((*reply)->gone);
+  EXPECT_EQ((*reply)->highest_term, Term(4));
+  EXPECT_EQ(agent.errand().run, (RunId{{1, 2}}));
+  EXPECT_EQ(agent.errand().term, Term(3));
+  EXPECT_EQ(agent.errand().kind, ErrandKind::kShutDown);
+  EXPECT_EQ(agent.errand().incarnation, (Incarnation{{4, 5}}));
+  EXPECT_EQ(agent.errand().budget, seconds(6));
+}
+
+// What a killed agent leaves behind: nobody at its address.
+TEST(AgentRpc, AnAddressThatRefusesIsToldFromOneThatListens) {
+  FakeAgent agent(Duration(0));
+  auto server = ServeAgent("127.0.0.1:0", agent);
+  ASSERT_TRUE(server.has_value());
+  const std::string address = (*server)->address();
+  EXPECT_FALSE(NobodyListens(address, seconds(10)));
+  server->reset();
+  EXPECT_TRUE(NobodyListens(address, seconds(10)));
+  EXPECT_FALSE(NobodyListens("no address", seconds(10)));
 }
 
 TEST(AgentRpc, ACommandIsAnsweredWithItsStamp) {
@@ -301,15 +344,16 @@ class FakeController final : public ControllerHandler {
  public:
   Result<Membership> RegisterAgent(const AgentRegistration& registration) override {
     agent_ = registration;
-    return Membership{.run = {}, .term = Term(1), .profile = "resilient"};
+    return Membership{.run = {}, .term = Term(1), .profile = "resilient", .launches_engines = agent_.attached};
   }
   Result<Membership> RegisterPolicy(const PolicyRegistration&) override { return NotFound("no"); }
-  void AgentGone(SlotIndex, Incarnation, const Status&) override {}
+  void AgentGone(const AgentEnd& end) override { end_ = end; }
   SyncReport Sync(const SyncRequest&, const ProgressSink&) override { return {}; }
   FleetReport GetStatus() override { return {}; }
   VerifyReport Verify(const VerifyRequest&) override { return {}; }
 
   AgentRegistration agent_;
+  AgentEnd end_;
 };
 
 TEST(ControllerRpc, AnAgentSaysHowItsEngineHashes) {  // settled D8
@@ -330,11 +374,17 @@ TEST(ControllerRpc, AnAgentSaysHowItsEngineHashes) {  // settled D8
     const auto membership = client->RegisterAgent(registration, seconds(10));
     ASSERT_TRUE(membership.has_value()) << membership.status().ToString();
     EXPECT_EQ(membership->profile, "resilient");
+    EXPECT_EQ(membership->launches_engines, registration.attached);
     EXPECT_EQ(controller.agent_.hash_kind, kind);
     EXPECT_EQ(controller.agent_.attached, registration.attached);
     EXPECT_EQ(controller.agent_.tp_size, 2U);
     EXPECT_EQ(controller.agent_.engine_url, registration.engine_url);
   }
+  ASSERT_TRUE(client->AgentGone({SlotIndex(3), Incarnation{{1, 2}}, Unavailable("exit 1"), true}, seconds(10)).ok());
+  EXPECT_EQ(controller.end_.slot, SlotIndex(3));
+  EXPECT_EQ(controller.end_.incarnation, registration.incarnation);
+  EXPECT_EQ(controller.end_.status.message(), "exit 1");
+  EXPECT_TRUE(controller.end_.confirmed_dead);
 }
 
 }  // namespace

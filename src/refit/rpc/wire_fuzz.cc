@@ -26,6 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   google::protobuf::SetLogHandler(nullptr);  // it reports every string that is no UTF-8
   Try<refit::v1::AgentCommand>(data, size);
   Try<refit::v1::AgentReply>(data, size);
+  Try<refit::v1::EngineErrand>(data, size);
+  Try<refit::v1::ErrandReply>(data, size);
   Try<refit::v1::PolicyCommand>(data, size);
   Try<refit::v1::PolicyReply>(data, size);
   Try<refit::v1::OpenStream>(data, size);

@@ -12,6 +12,7 @@
 
 #include "refit/base/str.h"
 #include "refit/device/shared_memory.h"
+#include "refit/engine/process/port_list.h"
 #include "refit/engine/sglang/server_launch.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/watched.h"
@@ -20,6 +21,8 @@
 #include "refit/rpc/controller_rpc.h"
 #include "refit/runtime/contact.h"
 #include "refit/runtime/engine_life.h"
+#include "refit/runtime/engine_owner.h"
+#include "refit/runtime/engine_process.h"
 #include "refit/runtime/reply_desk.h"
 #include "refit/runtime/transport_set.h"
 
@@ -30,17 +33,14 @@ constexpr Duration kRelaunchPauseFirst = std::chrono::milliseconds(200);
 constexpr Duration kRelaunchPauseMax = std::chrono::seconds(30);
 constexpr Duration kForever = std::chrono::hours(24 * 365);
 constexpr Duration kGoneDeadline = std::chrono::seconds(2);
+constexpr Duration kTellAgainInterval = std::chrono::seconds(1);
+constexpr Duration kConfirmDeadline = std::chrono::seconds(2);  // for a tree of killed processes to be gone
 
 class Host final : public AgentHost, public rpc::AgentHandler {
  public:
-  explicit Host(AgentHostOptions options) : options_(std::move(options)) {}
+  explicit Host(AgentHostOptions options) : options_(std::move(options)), owner_(options_.slot) {}
   ~Host() override {
-    stopping_.With([](Stopping& stopping) {
-      stopping.now = true;
-      if (stopping.life != nullptr) {
-        stopping.life->Stop();
-      }
-    });
+    owner_.Stop();
     if (loop_.joinable()) {
       loop_.join();
     }
@@ -66,7 +66,14 @@ class Host final : public AgentHost, public rpc::AgentHandler {
     if (options_.transport != "auto") {
       REFIT_RETURN_IF_ERROR(transports_.Get(options_.transport).status());  // not by the first refit, in its stall
     }
-    REFIT_RETURN_IF_ERROR(NextLife());
+    if (options_.kind != EngineKind::kAttach) {
+      REFIT_RETURN_IF_ERROR(Register(Nobody()));  // which run this is, before its first engine gets a port of it
+    }
+    if (const Status up = NextLife(); !up.ok()) {  // whoever starts an agent hears what is wrong with its engine
+      if (up.code() != StatusCode::kCancelled || !membership().launches_engines || !NextEngine()) {
+        return up;
+      }
+    }
     loop_ = std::thread([this] { Loop(); });
     return OkStatus();
   }
@@ -84,24 +91,25 @@ class Host final : public AgentHost, public rpc::AgentHandler {
                               .retryable_in_place = false};
     };
     const auto ticket = desk_.Open(command.stamp);
-    const Status status = stopping_.With([&command](Stopping& stopping) {
-      if (stopping.life == nullptr || stopping.life->incarnation() != command.stamp.incarnation) {
-        return Aborted("the command is for another life of the engine");
-      }
-      return stopping.life->Post(peer::CommandArrived{command});
-    });
+    const auto life = owner_.life();
+    const Status status = life == nullptr || life->incarnation() != command.stamp.incarnation
+                              ? Aborted("the command is for another life of the engine")
+                              : life->Post(peer::CommandArrived{command});
     if (!status.ok()) {
       return refuse(sync::ReplyKind::kStale, status);
     }
     if (auto reply = desk_.Wait(ticket, exec::Now() + command.budget + kReplyMargin)) {
+      owner_.Heard(reply->highest_term);
       return *std::move(reply);
     }
     return refuse(sync::ReplyKind::kFailed,
                   DeadlineExceeded(StrCat("agent of engine ", options_.slot, " did not answer within its budget")));
   }
 
+  rpc::ErrandReply Run(const rpc::EngineErrand& errand) override { return owner_.Run(errand); }
+
   Result<std::vector<weights::RankHashes>> Checksums(Incarnation incarnation) override {
-    const auto life = life_.With([](auto& current) { return current; });
+    const auto life = owner_.life();
     if (life == nullptr || life->incarnation() != incarnation) {
       return Unavailable(StrCat("engine ", options_.slot, " of that incarnation is gone"));
     }
@@ -109,122 +117,178 @@ class Host final : public AgentHost, public rpc::AgentHandler {
   }
 
   ByteCount bytes_delivered() const override {
-    const auto life = life_.With([](auto& current) { return current; });
+    const auto life = owner_.life();
     return life == nullptr ? 0 : life->bytes_delivered();
   }
 
  private:
-  struct Stopping {
-    bool now = false;
-    EngineLife* life = nullptr;
-  };
-
   // ---- the contact's thread
   Result<rpc::Membership> RegisterAt(rpc::ControllerClient& controller, Duration deadline) {
     const auto registration = registration_.With([](const auto& current) { return current; });
     if (!registration.has_value()) {
-      return Status(StatusCode::kCancelled, "no engine is up");
+      return Status(StatusCode::kCancelled, "no engine is attached");
     }
     return controller.RegisterAgent(*registration, deadline);
   }
-  // The engine of a run that is over is not one of the next run: its commands
-  // would all be refused.
+  // The engine of a run that is over is not one of the next run: its commands would all be refused.
   void OnContact(const Contacted& contacted) {
     const RunId run = contacted.membership.run;
-    const bool first = run_.is_zero();
-    if (!first && run_ != run) {
+    if (!run_.is_zero() && run_ != run) {
       observe::LogWarning(StrCat("engine ", options_.slot, " is ended: another run has begun"));
-      if (const auto life = life_.With([](auto& current) { return current; }); life != nullptr) {
+      if (const auto life = owner_.life(); life != nullptr) {
         life->Stop();
       }
     }
     run_ = run;
+    Join(contacted.membership);
     TellLife(peer::ContactMade{contacted.authority});
   }
   void TellLife(peer::EngineAgentEvent event) {
-    if (const auto life = life_.With([](auto& current) { return current; }); life != nullptr) {
+    if (const auto life = owner_.life(); life != nullptr) {
       static_cast<void>(life->Post(std::move(event)));
     }
   }
 
-  void ForgetLife() {
-    registration_.With([](auto& registration) { registration.reset(); });
-    life_.With([](auto& current) { current.reset(); });
+  void Join(const rpc::Membership& membership) {
+    membership_.With([&membership](rpc::Membership& current) { current = membership; });
+    owner_.Join(membership.run, membership.term);
+  }
+  rpc::Membership membership() const {
+    return membership_.With([](const rpc::Membership& current) { return current; });
   }
 
-  // Launches, identifies and registers the next incarnation.
-  Status NextLife() {
-    REFIT_ASSIGN_OR_RETURN(std::unique_ptr<EngineLife> life, EngineLife::Begin(options_, ++launches_, transports_));
-    const std::shared_ptr<EngineLife> shared = std::move(life);
-    registration_.With([&](auto& registration) {
-      registration = {.slot = options_.slot,
-                      .incarnation = shared->incarnation(),
-                      .address = server_->address(),
-                      .engine_url = shared->url(),
-                      .engine_version = shared->description().version,
-                      .family = std::string(sync::ToString(shared->description().family)),
-                      .tp_size = options_.tp_size,
-                      .hash_kind = shared->description().hash_kind,
-                      .engine_pid = shared->pid(),
-                      .attached = options_.kind == EngineKind::kAttach};
-    });
-    life_.With([&shared](auto& current) { current = shared; });
-    const auto contacted = contact_->Register(options_.register_deadline);
-    if (!contacted.has_value()) {
-      ForgetLife();
-      return contacted.status();
+  // ---- the loop
+  // The agent alone: its engine is not there yet, or no more. An attached one is all that its agent has.
+  std::optional<rpc::AgentRegistration> Nobody() const {
+    if (options_.kind == EngineKind::kAttach) {
+      return std::nullopt;
     }
-    membership_ = contacted->membership;
-    url_ = shared->url();
-    observe::LogInfo(StrCat("engine ", options_.slot, " is ready at ", shared->url(), ", SGLang ",
-                            shared->description().version, ", family ", sync::ToString(shared->description().family),
+    return rpc::AgentRegistration{.slot = options_.slot,
+                                  .incarnation = {},
+                                  .address = server_->address(),
+                                  .engine_url = {},
+                                  .engine_version = {},
+                                  .family = {},
+                                  .tp_size = options_.tp_size};
+  }
+  rpc::AgentRegistration Of(const EngineLife& life) const {
+    return {.slot = options_.slot,
+            .incarnation = life.incarnation(),
+            .address = server_->address(),
+            .engine_url = life.url(),
+            .engine_version = life.description().version,
+            .family = std::string(sync::ToString(life.description().family)),
+            .tp_size = options_.tp_size,
+            .hash_kind = life.description().hash_kind,
+            .engine_pid = life.pid(),
+            .attached = options_.kind == EngineKind::kAttach};
+  }
+  Status Register(std::optional<rpc::AgentRegistration> registration) {
+    registration_.With([&registration](auto& current) { current = std::move(registration); });
+    REFIT_ASSIGN_OR_RETURN(const Contacted contacted, contact_->Register(options_.register_deadline));
+    Join(contacted.membership);
+    return OkStatus();
+  }
+  void ForgetLife() {
+    registration_.With([this](auto& registration) { registration = Nobody(); });
+    owner_.Dismiss();
+  }
+
+  // Launches, identifies and registers the next incarnation; whoever asked for it hears what came of it.
+  Status NextLife() {
+    const Status status = TryNextLife();
+    if (!status.ok()) {
+      ForgetLife();
+      owner_.Buried();
+    }
+    owner_.EndLaunch(status);
+    return status;
+  }
+
+  Status TryNextLife() {
+    std::shared_ptr<EngineProcess> process;
+    if (options_.kind != EngineKind::kAttach) {
+      process = std::make_shared<EngineProcess>(options_, ++launches_, engine::process::PortListPath(membership().run));
+    }
+    REFIT_RETURN_IF_ERROR(owner_.BeginLaunch(process));
+    REFIT_ASSIGN_OR_RETURN(std::unique_ptr<EngineLife> begun, EngineLife::Begin(options_, process, transports_));
+    const std::shared_ptr<EngineLife> life = std::move(begun);
+    owner_.Admit(life);  // first: the controller may send a command as soon as it knows of it
+    REFIT_RETURN_IF_ERROR(Register(Of(*life)));
+    url_ = life->url();
+    observe::LogInfo(StrCat("engine ", options_.slot, " is ready at ", life->url(), ", SGLang ",
+                            life->description().version, ", family ", sync::ToString(life->description().family),
                             ", tp ", options_.tp_size));
-    stopping_.With([&shared](Stopping& stopping) {
-      stopping.life = shared.get();
-      if (stopping.now) {  // while it was launched: nobody else will tell it
-        shared->Stop();
-      }
-    });
     return OkStatus();
   }
 
   void Loop() {
     while (true) {
-      auto life = life_.With([](auto& current) { return current; });
       const Instant began = exec::Now();
-      const Status ended = life->Run(membership_, [this](sync::AgentReply reply) { desk_.Answer(std::move(reply)); });
-      stopping_.With([](Stopping& stopping) { stopping.life = nullptr; });
-      ForgetLife();
-      if (stopping_.With([](Stopping& stopping) { return stopping.now; })) {
+      RunLife();
+      if (owner_.stopping()) {
         return;
       }
-      observe::LogWarning(StrCat("engine ", options_.slot, ": ", ended.ToString()));
-      if (const auto controller = contact_->controller(); controller != nullptr) {
-        static_cast<void>(controller->AgentGone(options_.slot, life->incarnation(), ended, kGoneDeadline));
-      }
-      life.reset();  // the old process is gone before the next one starts
-                     // (INV-6)
       if (options_.kind == EngineKind::kAttach) {
-        observe::LogError(
-            StrCat("engine ", options_.slot, " is retired: it is not ours to restart; attach again when it is"));
-        static_cast<void>(
-            stopping_.Wait([](const Stopping& stopping) { return stopping.now; }, exec::Now() + kForever));
+        const Status retired = FailedPrecondition(
+            StrCat("engine ", options_.slot, " is retired: it is not ours to restart"), "attach again when it is");
+        observe::LogError(retired.ToString());
+        owner_.Retire(retired);
+        static_cast<void>(owner_.AwaitStop(exec::Now() + kForever));
         return;
       }
       if (exec::Now() - began > kRelaunchPauseMax) {
         pause_ = kRelaunchPauseFirst;
       }
-      if (!Relaunch()) {
+      if (!NextEngine()) {
         return;
       }
     }
   }
 
-  // Until an incarnation is up; false when stopping. An attached engine is not
-  // ours to launch (C17).
-  bool Relaunch() {
+  // One incarnation, until its processes are gone and the controller was told.
+  void RunLife() {
+    const auto life = owner_.life();
+    rpc::AgentEnd end{options_.slot, life->incarnation(), OkStatus(), false};
+    end.status = life->Run(membership(), [this](sync::AgentReply reply) { desk_.Answer(std::move(reply)); });
+    ForgetLife();
+    if (owner_.stopping()) {
+      static_cast<void>(life->End(kNever));  // whoever still probes it keeps the life, not the engine
+      return;
+    }
+    observe::LogWarning(StrCat("engine ", options_.slot, ": ", end.status.ToString()));
+    end.confirmed_dead = life->End(exec::Now() + kConfirmDeadline);
+    TellGone(end);
+    if (!end.confirmed_dead && options_.kind != EngineKind::kAttach) {
+      observe::LogError(StrCat("engine ", options_.slot, ": its processes do not end; waiting for them"));
+      end.confirmed_dead = life->End(kNever);  // the old ones are gone before the next one starts (INV-6)
+      TellGone(end);
+    }
+    owner_.Buried();
+  }
+
+  void TellGone(const rpc::AgentEnd& end) {
+    unheard_ = end;
+    TellAgain();
+  }
+  void TellAgain() {
+    const auto controller = contact_->controller();
+    if (unheard_.has_value() && controller != nullptr && controller->AgentGone(*unheard_, kGoneDeadline).ok()) {
+      unheard_.reset();
+    }
+  }
+
+  // Until an incarnation is up; false when stopping. The controller says when, or nobody does (use_fault_tolerance).
+  bool NextEngine() {
     while (true) {
-      if (stopping_.Wait([](const Stopping& stopping) { return stopping.now; }, exec::Now() + pause_)) {
+      if (membership().launches_engines) {
+        while (!owner_.AwaitOrder(exec::Now() + kTellAgainInterval)) {
+          if (owner_.stopping()) {
+            return false;
+          }
+          TellAgain();
+        }
+      } else if (owner_.AwaitStop(exec::Now() + pause_)) {
         return false;
       }
       pause_ = std::min(pause_ * 2, kRelaunchPauseMax);
@@ -239,14 +303,14 @@ class Host final : public AgentHost, public rpc::AgentHandler {
   const AgentHostOptions options_;
   TransportSet transports_{options_.transports};
   ReplyDesk<sync::AgentReply> desk_;
-  rpc::Membership membership_;
+  mutable exec::Watched<rpc::Membership> membership_;
+  exec::Watched<std::optional<rpc::AgentRegistration>> registration_;  // as the agent is now
+  RunId run_;                                                          // the contact's
   std::uint32_t launches_ = 0;
   Duration pause_ = kRelaunchPauseFirst;
+  std::optional<rpc::AgentEnd> unheard_;  // the controller has not been told yet
   std::string url_;
-  mutable exec::Watched<std::shared_ptr<EngineLife>> life_;  // shared with rpc threads that read checksums meanwhile
-  exec::Watched<Stopping> stopping_;
-  RunId run_;                                                          // the contact's
-  exec::Watched<std::optional<rpc::AgentRegistration>> registration_;  // of the life that is up
+  EngineOwner owner_;
   std::unique_ptr<rpc::Server> server_;
   std::optional<Contact> contact_;
   std::thread loop_;

@@ -39,7 +39,7 @@ class FakeController final : public rpc::ControllerHandler {
     ++registrations;
     return rpc::Membership{RunId{{1, 1}}, Term(99), "resilient"};  // nobody believes a controller's word
   }
-  void AgentGone(SlotIndex, Incarnation, const Status&) override {}
+  void AgentGone(const rpc::AgentEnd&) override {}
   rpc::SyncReport Sync(const rpc::SyncRequest& request, const rpc::ProgressSink&) override {
     requests.With([&](auto& ids) { ids.push_back(request.request_id); });
     rpc::SyncReport report;

@@ -20,6 +20,7 @@
 #include "refit/observe/log.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/rpc/policy_rpc.h"
+#include "refit/runtime/engine_errands.h"
 #include "refit/runtime/journal_writer.h"
 #include "refit/runtime/reply_desk.h"
 #include "refit/runtime/span_log.h"
@@ -34,6 +35,11 @@ constexpr Duration kIdleWait = std::chrono::seconds(1);
 constexpr Duration kAppendDeadline = std::chrono::seconds(10);
 constexpr Duration kReturnDeadline = std::chrono::seconds(10);  // of an engine that the journal names
 constexpr Duration kCommandBudget = std::chrono::seconds(10);
+// RX-QUAR-04. The window is shorter than as many launches as fill the budget: a slot whose agent does not come is
+// waited for and never given up; one whose engines keep failing soon is.
+constexpr std::uint32_t kMaxRestarts = 3;
+constexpr Duration kFirstBackoff = std::chrono::seconds(1);
+constexpr Duration kMaxBackoff = std::chrono::seconds(60);
 constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
 constexpr Duration kProgressDeadline = std::chrono::milliseconds(500);
 
@@ -81,20 +87,30 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     if (peers_.With(known)) {
       return membership();  // it says every so often that it is here
     }
-    std::shared_ptr<rpc::AgentClient> client = rpc::AgentClient::Connect(registration.address);
-    peers_.With([&](Peers& peers) {
+    const bool reached = peers_.With([&](Peers& peers) {
       Agent& agent = peers.agents[registration.slot];
-      std::swap(agent.client, client);
+      const bool same = agent.reached && agent.registration.address == registration.address;
       agent.registration = registration;
-      agent.reached = true;
+      return same;
     });
-    client.reset();  // outside the lock: it waits for its calls
-    REFIT_RETURN_IF_ERROR(mailbox_.Push(control::AgentRegistered{{.slot = registration.slot,
-                                                                  .incarnation = registration.incarnation,
-                                                                  .tp_size = registration.tp_size,
-                                                                  .residue = sync::Residue::Old(WeightVersion(0)),
-                                                                  .attached = registration.attached}}));
-    observe::LogInfo(StrCat("engine ", registration.slot, " registered: ", registration.engine_url));
+    if (!reached) {
+      std::shared_ptr<rpc::AgentClient> client = rpc::AgentClient::Connect(registration.address);
+      peers_.With([&](Peers& peers) {
+        std::swap(peers.agents[registration.slot].client, client);
+        peers.agents[registration.slot].reached = true;
+      });
+      client.reset();  // outside the lock: it waits for its calls
+    }
+    const sync::EngineMember member{.slot = registration.slot,
+                                    .incarnation = registration.incarnation,
+                                    .tp_size = registration.tp_size,
+                                    .residue = sync::Residue::Old(WeightVersion(0)),
+                                    .attached = registration.attached};
+    if (!registration.incarnation.is_zero()) {
+      REFIT_RETURN_IF_ERROR(mailbox_.Push(control::AgentRegistered{member}));
+      observe::LogInfo(StrCat("engine ", registration.slot, " registered: ", registration.engine_url));
+    }
+    errands_.OnAgent(member);
     return membership();
   }
 
@@ -120,16 +136,16 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       policy.reached = true;
     });
     client.reset();
-    REFIT_RETURN_IF_ERROR(
-        mailbox_.Push(control::PolicyRegistered{{registration.rank, registration.incarnation, registration.address}}));
+    REFIT_RETURN_IF_ERROR(mailbox_.Push(control::PolicyRegistered{{.rank = registration.rank,
+                                                                   .incarnation = registration.incarnation,
+                                                                   .address = registration.address,
+                                                                   .retains = true}}));
     observe::LogInfo(StrCat("policy worker ", registration.rank, " registered: ", registration.source));
     return membership();
   }
 
-  void AgentGone(SlotIndex slot, Incarnation incarnation, const Status& status) override {
-    // What an agent launched it has also reaped; it does not know what became of somebody else's.
-    const bool reaped = peers_.With([slot](Peers& peers) { return !peers.agents[slot].registration.attached; });
-    Post(control::AgentGone{slot, incarnation, status, reaped});
+  void AgentGone(const rpc::AgentEnd& end) override {
+    Post(control::AgentGone{end.slot, end.incarnation, end.status, end.confirmed_dead});
   }
 
   rpc::SyncReport Sync(const rpc::SyncRequest& request, const rpc::ProgressSink& progress) override {
@@ -229,7 +245,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   using Ticket = std::shared_ptr<exec::Mailbox<rpc::SyncReport>>;  // shared by a waiting rpc thread and the loop
   using Tickets = std::multimap<std::string, Ticket>;              // by request id
 
-  rpc::Membership membership() const { return {run_, term_, std::string(options_.profile.name)}; }
+  rpc::Membership membership() const {
+    return {run_, term_, std::string(options_.profile.name), options_.use_fault_tolerance};
+  }
 
   static std::vector<PolicyRank> ranks_in_order(const Peers& peers) {
     std::vector<PolicyRank> ranks;
@@ -251,6 +269,17 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     machine.launch_budget = kReturnDeadline;
     machine.append_deadline = kAppendDeadline;
     machine.command_budget = kCommandBudget;
+    if (options_.use_fault_tolerance) {
+      machine.use_fault_tolerance = true;
+      machine.health = options_.health;
+      machine.launch_budget = options_.launch_deadline + kReplyMargin;
+      machine.restarts = {.max_restarts = kMaxRestarts,
+                          .window = 2 * machine.launch_budget,
+                          .first_backoff = kFirstBackoff,
+                          .max_backoff = kMaxBackoff};
+      machine.catch_up_budget = options_.catch_up_deadline;
+      machine.seed = run_.low;
+    }
     return machine;
   }
 
@@ -362,11 +391,11 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     }
   }
 
-  // Not asked for without fault tolerance and router (MachineOptions).
-  static void Carry(const control::LaunchEngine&) {}
-  static void Carry(const control::ShutDownEngine&) {}
-  static void Carry(const control::KillEngine&) {}
-  static void Carry(const control::ProbeEngine&) {}
+  void Carry(const control::LaunchEngine& effect) { errands_.Carry(effect); }
+  void Carry(const control::ShutDownEngine& effect) { errands_.Carry(effect); }
+  void Carry(const control::KillEngine& effect) { errands_.Carry(effect); }
+  void Carry(const control::ProbeEngine& effect) { errands_.Carry(effect); }
+  // Not asked for without a router (MachineOptions).
   static void Carry(const control::RouterCall&) {}
 
   void Carry(const control::SyncAnswered& effect) {
@@ -522,6 +551,15 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   exec::Watched<Peers> peers_;
   exec::Watched<Tickets> tickets_;
   exec::Watched<rpc::FleetReport> snapshot_;
+  EngineErrands errands_{
+      run_,
+      term_,
+      options_.health.timeout,
+      {.find =
+           [this](SlotIndex slot) { return peers_.With([slot](Peers& peers) { return peers.agents[slot].client; }); },
+       .on_silence =
+           [this](SlotIndex slot) { peers_.With([slot](Peers& peers) { peers.agents[slot].reached = false; }); },
+       .post = [this](control::ControllerEvent event) { Post(std::move(event)); }}};
   std::unique_ptr<rpc::Server> server_;
   JournalWriter journal_;
   std::thread loop_;

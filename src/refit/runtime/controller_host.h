@@ -16,6 +16,7 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
+#include "refit/fleet/health.h"
 #include "refit/sync/profile.h"
 
 namespace refit::runtime {
@@ -31,6 +32,11 @@ struct ControllerHostOptions {
   sync::Profile profile = sync::kResilient;
   std::vector<SlotIndex> slots{};
   std::vector<PolicyRank> policy_ranks{};
+  // Probing, killing and launching engines (RC-CFG-13); off: agents launch theirs again themselves.
+  bool use_fault_tolerance = false;
+  fleet::HealthOptions health{};                        // probe_failures is the profile's
+  Duration launch_deadline = std::chrono::seconds(60);  // of an agent's launch, until its engine answers
+  Duration catch_up_deadline = std::chrono::seconds(60);
   VerifyWhen verify = VerifyWhen::kOnRequest;
   Duration verify_deadline = std::chrono::seconds(120);
   // This controller may not act any more: its process must end with that code (5: the journal is in doubt, 6: another

@@ -53,6 +53,7 @@ class NoEngine final : public rpc::AgentHandler {
     reply.status = Unavailable("not here");
     return reply;
   }
+  rpc::ErrandReply Run(const rpc::EngineErrand&) override { return {}; }
   Result<std::vector<weights::RankHashes>> Checksums(Incarnation) override { return NotFound("not here"); }
   ByteCount bytes_delivered() const override { return 0; }
 };

@@ -141,10 +141,8 @@ void DemoFleet::Stop() {
   }
   watch_.With([](Watch& watch) { watch.over = true; });
   watcher_.join();
-  for (const engine::process::ChildProcess& child : children_) {
-    if (child.pid() > 0) {
-      kill(child.pid(), SIGTERM);  // all at once, so that they end side by side
-    }
+  for (engine::process::ChildProcess& child : children_) {
+    child.Ask();  // all at once, so that they end side by side
   }
   const Instant deadline = exec::Now() + kStopDeadline;
   for (engine::process::ChildProcess& child : children_) {

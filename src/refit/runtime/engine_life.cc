@@ -3,9 +3,6 @@
 
 #include "refit/runtime/engine_life.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -14,7 +11,6 @@
 #include "refit/base/str.h"
 #include "refit/checkpoint/checkpoint.h"
 #include "refit/engine/sglang/server_fit.h"
-#include "refit/engine/sglang/server_launch.h"
 #include "refit/engine/sglang/sglang_engine.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/random.h"
@@ -28,20 +24,8 @@ namespace {
 constexpr std::size_t kMailboxCapacity = 1024;
 constexpr std::size_t kCallsInFlight = 4;
 constexpr std::size_t kLinksInFlight = 1024;
-constexpr Duration kWatchInterval = std::chrono::milliseconds(50);  // how soon a dead engine process is noticed
 constexpr Duration kFlushRetryInterval = std::chrono::milliseconds(50);
 constexpr Duration kChecksumDeadline = std::chrono::seconds(60);
-
-// A file that only we can read: a key on a command line would be visible to every user.
-Status WritePrivateFile(const std::string& path, const std::string& text) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (file < 0) {
-    return FailedPrecondition(StrCat("cannot write ", path), "give a run directory that can be written");
-  }
-  const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  close(file);
-  return written ? OkStatus() : FailedPrecondition(StrCat("cannot write ", path), "free some disk space");
-}
 
 // How this agent takes weights, best first (docs/configuration.md, transport.name).
 std::vector<rpc::Offer> MakeOffers(const AgentHostOptions& options) {
@@ -69,12 +53,17 @@ std::vector<rpc::Offer> MakeOffers(const AgentHostOptions& options) {
 
 }  // namespace
 
-EngineLife::EngineLife(const AgentHostOptions& options, TransportSet& transports)
-    : options_(options), incarnation_{exec::RandomId()}, mailbox_(kMailboxCapacity), transports_(transports) {}
+EngineLife::EngineLife(const AgentHostOptions& options, std::shared_ptr<EngineProcess> process,
+                       TransportSet& transports)
+    : options_(options),
+      process_(std::move(process)),
+      incarnation_{exec::RandomId()},
+      mailbox_(kMailboxCapacity),
+      transports_(transports) {}
 
 EngineLife::~EngineLife() {
-  if (child_.has_value()) {
-    child_->Kill();  // first, so that a call that waits for it ends
+  if (process_ != nullptr) {
+    process_->Kill();  // first, so that a call that waits for it ends; afterwards it says nothing to us any more
   }
   for (const auto& [id, link] : links_) {
     link->Stop();
@@ -83,84 +72,35 @@ EngineLife::~EngineLife() {
   caller_.reset();
 }
 
-Result<std::unique_ptr<EngineLife>> EngineLife::Begin(const AgentHostOptions& options, std::uint32_t launch_number,
+Result<std::unique_ptr<EngineLife>> EngineLife::Begin(const AgentHostOptions& options,
+                                                      std::shared_ptr<EngineProcess> process,
                                                       TransportSet& transports) {
-  std::unique_ptr<EngineLife> life(new EngineLife(options, transports));
-  switch (options.kind) {
-    case EngineKind::kReference: REFIT_RETURN_IF_ERROR(life->Launch(launch_number)); break;
-    case EngineKind::kSglang: REFIT_RETURN_IF_ERROR(life->LaunchSglang(launch_number)); break;
-    case EngineKind::kAttach: REFIT_RETURN_IF_ERROR(life->Attach()); break;
+  std::unique_ptr<EngineLife> life(new EngineLife(options, std::move(process), transports));
+  if (life->process_ != nullptr) {
+    REFIT_ASSIGN_OR_RETURN(life->reached_, life->process_->Launch([raw = life.get()](const std::string& exit_text) {
+      if (!raw->Post(peer::EngineDied{raw->Ended(exit_text)}).ok()) {
+        raw->Stop();  // no room for this news: it ends all the same
+      }
+    }));
+  } else {
+    life->reached_ = {.url = options.url,
+                      .admin_key = options.admin_key,
+                      .api_key = options.api_key,
+                      .pause_mode = options.pause_mode};
   }
+  REFIT_ASSIGN_OR_RETURN(life->engine_, engine::sglang::ConnectSglang(life->reached_));
+  REFIT_ASSIGN_OR_RETURN(life->reader_, engine::sglang::ConnectSglang(life->reached_));
   REFIT_RETURN_IF_ERROR(life->Identify());
   REFIT_ASSIGN_OR_RETURN(life->memory_, ReceiverMemory::Make(transports, life->incarnation_, options.gpus));
   return life;
 }
 
-Status EngineLife::Launch(std::uint32_t launch_number) {
-  const std::string name = StrCat(options_.run_directory, "/engine-", options_.slot, "-", launch_number);
-  const std::string key = ToHex(exec::RandomId());
-  REFIT_RETURN_IF_ERROR(WritePrivateFile(StrCat(name, ".key"), key));
-  engine::process::ChildOptions child{.arguments = {options_.engine_program, "--tp", std::to_string(options_.tp_size),
-                                                    "--port", "0", "--admin-api-key-file", StrCat(name, ".key")},
-                                      .environment = {},
-                                      .log_path = StrCat(name, ".log"),
-                                      .ready_prefix = "refit-engine: ready url="};
-  child.arguments.insert(child.arguments.end(), options_.engine_args.begin(), options_.engine_args.end());
-  REFIT_ASSIGN_OR_RETURN(child_, engine::process::ChildProcess::Start(child));
-  auto ready = child_->WaitReady(exec::Now() + options_.launch_deadline);
-  if (!ready.has_value()) {
-    return ready.status().WithContext(StrCat("engine ", options_.slot, " did not come up"));
-  }
-  url_ = ready->substr(0, ready->find(' '));
-  return Connect(key);
-}
-
-Status EngineLife::LaunchSglang(std::uint32_t launch_number) {
-  const std::string name = StrCat(options_.run_directory, "/engine-", options_.slot, "-", launch_number);
-  const std::string key = ToHex(exec::RandomId());
-  const std::string key_file = StrCat(name, ".yaml");
-  REFIT_RETURN_IF_ERROR(WritePrivateFile(key_file, engine::sglang::KeyFileText(key, options_.api_key)));
-  REFIT_RETURN_IF_ERROR(
-      WritePrivateFile(StrCat(name, ".log"), ""));  // the server logs its arguments, the key among them
-  REFIT_ASSIGN_OR_RETURN(const std::uint16_t port, engine::sglang::FreshPort());
-  engine::sglang::ServerCommand command = engine::sglang::MakeServerCommand({.python = options_.engine_program,
-                                                                             .arguments = options_.engine_args,
-                                                                             .tp_size = options_.tp_size,
-                                                                             .port = port,
-                                                                             .admin_key = key,
-                                                                             .api_key = options_.api_key,
-                                                                             .key_file = key_file});
-  REFIT_ASSIGN_OR_RETURN(child_, engine::process::ChildProcess::Start({.arguments = std::move(command.arguments),
-                                                                       .environment = std::move(command.environment),
-                                                                       .log_path = StrCat(name, ".log"),
-                                                                       .ready_prefix = {}}));
-  url_ = StrCat("http://127.0.0.1:", port);
-  REFIT_RETURN_IF_ERROR(Connect(key));
-  const std::string who =
-      StrCat("engine ", options_.slot, " (SGLang, process ", child_->pid(), ", log ", name, ".log)");
-  const Status up = engine::sglang::AwaitServer(
-      *engine_, who, [this] { return !child_->running(); }, exec::Now() + options_.launch_deadline);
-  if (!child_->running()) {
-    return engine::sglang::ExplainEnd(who, child_->exit_text(), child_->LastOutput());
-  }
-  return up;
-}
-
-Status EngineLife::Connect(const std::string& admin_key) {
-  const engine::sglang::SglangOptions options{
-      .url = url_, .admin_key = admin_key, .api_key = options_.api_key, .pause_mode = options_.pause_mode};
-  REFIT_ASSIGN_OR_RETURN(engine_, engine::sglang::ConnectSglang(options));
-  REFIT_ASSIGN_OR_RETURN(reader_, engine::sglang::ConnectSglang(options));
-  return OkStatus();
-}
-
-Status EngineLife::Attach() {
-  url_ = options_.url;
-  return Connect(options_.admin_key);
+Status EngineLife::Ended(const std::string& exit_text) const {
+  return Unavailable(StrCat("engine ", options_.slot, " ended: ", exit_text), "its log is in the run directory");
 }
 
 Status EngineLife::Identify() {
-  const std::string who = StrCat("engine ", options_.slot, " at ", url_);
+  const std::string who = StrCat("engine ", options_.slot, " at ", url());
   auto description = engine_->Describe(options_.call_deadline);
   if (!description.has_value()) {
     return description.status().WithContext(who);
@@ -212,27 +152,20 @@ Status EngineLife::Run(const rpc::Membership& membership, const std::function<vo
   reply_ = &reply;
   caller_.emplace(kCallsInFlight);
   binder_.emplace(kLinksInFlight);
-  bool reported_dead = false;
   while (!ended_.has_value() && !mailbox_.closed()) {
     peer::EngineAgentEffects effects;
-    const auto event = mailbox_.Pop(std::min(machine.next_deadline(), exec::Now() + kWatchInterval));
+    const auto event = mailbox_.Pop(machine.next_deadline());
     const Instant now = exec::Now();
     if (event.has_value()) {
       machine.Handle(*event, now, effects);
     } else if (now >= machine.next_deadline()) {
       machine.HandleDeadline(now, effects);
     }
-    if (child_.has_value() && !reported_dead && !child_->running()) {
-      reported_dead = true;
-      machine.Handle(peer::EngineDied{Unavailable(StrCat("engine ", options_.slot, " ended: ", child_->exit_text()),
-                                                  "its log is in the run directory")},
-                     now, effects);
-    }
     for (peer::EngineAgentEffect& effect : effects) {
       std::visit([this](auto& one) { Carry(one); }, effect);
     }
-    if (reported_dead && !ended_.has_value()) {
-      ended_ = Unavailable(StrCat("engine ", options_.slot, " ended: ", child_->exit_text()));
+    if (const auto* died = event.has_value() ? std::get_if<peer::EngineDied>(&*event) : nullptr; died != nullptr) {
+      ended_ = died->status;  // says more than what the machine makes of it
     }
   }
   return ended_.value_or(OkStatus());
@@ -297,9 +230,9 @@ void EngineLife::Carry(const peer::StopTransfer& effect) {
   receiver_->Stop();
   const Status posted = caller_->Post([this, effect] {
     receiver_.reset();  // no thread works for the attempt any more
-    if (memory_->exhausted() && child_.has_value()) {
+    if (memory_->exhausted() && process_ != nullptr) {
       observe::LogError(StrCat("engine ", options_.slot, ": reads could not be fenced twice; the engine is ended"));
-      child_->Kill();
+      process_->Kill();
     }
     static_cast<void>(Post(peer::TransferFenced{effect.attempt}));
   });
@@ -312,10 +245,15 @@ void EngineLife::Carry(const peer::SendReply& effect) { (*reply_)(effect.reply);
 
 void EngineLife::Carry(const peer::KillEngine& effect) {
   observe::LogWarning(StrCat("engine ", options_.slot, " is ended: ", effect.reason));
-  if (child_.has_value()) {
-    child_->Kill();
+  if (process_ != nullptr) {
+    process_->Kill(exec::Now());  // its end is waited for by whoever reports it
   }
   ended_ = Aborted(effect.reason);
+}
+
+Status EngineLife::Probe(Duration deadline) {
+  REFIT_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> prober, engine::sglang::ConnectSglang(reached_));
+  return prober->Probe(deadline);
 }
 
 Result<std::vector<engine::RankHashes>> EngineLife::Checksums() { return reader_->Checksums(kChecksumDeadline); }

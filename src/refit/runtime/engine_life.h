@@ -18,12 +18,13 @@
 #include "refit/base/status.h"
 #include "refit/base/time.h"
 #include "refit/engine/engine.h"
-#include "refit/engine/process/child_process.h"
+#include "refit/engine/sglang/sglang_engine.h"
 #include "refit/exec/lane.h"
 #include "refit/exec/mailbox.h"
 #include "refit/peer/engine_agent.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/runtime/agent_host.h"
+#include "refit/runtime/engine_process.h"
 #include "refit/runtime/link_proof.h"
 #include "refit/runtime/load_receiver.h"
 #include "refit/runtime/receiver_memory.h"
@@ -33,17 +34,17 @@ namespace refit::runtime {
 
 class EngineLife {
  public:
-  // Launches or attaches, waits until it answers, and reads who it is. launch_number names its log and key files.
-  static Result<std::unique_ptr<EngineLife>> Begin(const AgentHostOptions& options, std::uint32_t launch_number,
-                                                   TransportSet& transports);
+  // Launches the process, or attaches where there is none; waits until it answers, and reads who it is.
+  static Result<std::unique_ptr<EngineLife>> Begin(const AgentHostOptions& options,
+                                                   std::shared_ptr<EngineProcess> process, TransportSet& transports);
   ~EngineLife();
   EngineLife(const EngineLife&) = delete;
   EngineLife& operator=(const EngineLife&) = delete;
 
   Incarnation incarnation() const { return incarnation_; }
   const engine::EngineDescription& description() const { return description_; }
-  const std::string& url() const { return url_; }
-  int pid() const { return child_.has_value() ? child_->pid() : 0; }  // 0: attached, not ours
+  const std::string& url() const { return reached_.url; }
+  int pid() const { return process_ == nullptr ? 0 : process_->pid(); }  // 0: attached, not ours
   ByteCount bytes_delivered() const { return delivered_; }
 
   // Runs the machine until the incarnation ends or Stop(). Says why it ended. Thread: the receiver loop.
@@ -51,15 +52,15 @@ class EngineLife {
   // A command for the machine; RESOURCE_EXHAUSTED or CANCELLED where it cannot take one. Thread: any.
   Status Post(peer::EngineAgentEvent event) { return mailbox_.Push(std::move(event)); }
   void Stop() { mailbox_.Close(); }
+  // Kills the process, if it is ours; whether its whole tree is gone. Thread: any
+  bool End(Instant deadline) { return process_ != nullptr && process_->Kill(deadline); }
   Result<std::vector<engine::RankHashes>> Checksums();  // Thread: any
+  Status Probe(Duration deadline);                      // Thread: any
 
  private:
-  EngineLife(const AgentHostOptions& options, TransportSet& transports);
-  Status Launch(std::uint32_t launch_number);
-  Status LaunchSglang(std::uint32_t launch_number);
-  Status Connect(const std::string& admin_key);  // to url_
-  Status Attach();
+  EngineLife(const AgentHostOptions& options, std::shared_ptr<EngineProcess> process, TransportSet& transports);
   Status Identify();
+  Status Ended(const std::string& exit_text) const;
   peer::EngineAgentOptions MachineOptions() const;  // what is known before the controller is
   Result<peer::EngineAgent> MakeMachine(const rpc::Membership& membership) const;
 
@@ -72,10 +73,10 @@ class EngineLife {
   void Carry(const peer::SendReply& effect);
   void Carry(const peer::KillEngine& effect);
 
-  const AgentHostOptions& options_;  // the host's
+  const AgentHostOptions& options_;               // the host's
+  const std::shared_ptr<EngineProcess> process_;  // null: attached. Shared with rpc threads that end it
   const Incarnation incarnation_;
-  std::string url_;
-  std::optional<engine::process::ChildProcess> child_;
+  engine::sglang::SglangOptions reached_;
   std::unique_ptr<engine::Engine> engine_;  // control calls and updates: the caller lane
   std::unique_ptr<engine::Engine> reader_;  // checksums: rpc threads, beside a call
   engine::EngineDescription description_;

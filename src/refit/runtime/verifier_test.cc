@@ -42,7 +42,9 @@ class FakePolicy final : public rpc::PolicyClient {
 class FakeAgent final : public rpc::AgentClient {
  public:
   explicit FakeAgent(std::string hash) : hash_(std::move(hash)) {}
+  const std::string& address() const override { return hash_; }
   void Execute(const sync::AgentCommand&, Duration, Done) override {}
+  void Run(const rpc::EngineErrand&, Duration, ErrandDone) override {}
   Result<std::vector<weights::RankHashes>> Checksums(Incarnation, Duration) override { return OneRank(hash_); }
   Result<ByteCount> BytesDelivered(Duration) override { return ByteCount{0}; }
 

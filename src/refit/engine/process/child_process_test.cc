@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,9 +13,12 @@
 #include <fstream>
 #include <iterator>
 #include <thread>
+#include <utility>
 
 #include "refit/base/str.h"
 #include "refit/exec/clock.h"
+#include "refit/exec/mailbox.h"
+#include "tests/support/plain_process.h"
 
 namespace refit::engine::process {
 namespace {
@@ -41,14 +45,8 @@ class ChildProcessTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   static Instant In(Duration time) { return exec::Now() + time; }
-  // A zombie of somebody else's is gone for our purpose.
-  static bool Gone(int pid) {
-    std::ifstream stat(StrCat("/proc/", pid, "/stat"));
-    std::string text{std::istreambuf_iterator<char>(stat), {}};
-    return text.empty() || text.find(") Z ") != std::string::npos || text.find(") X ") != std::string::npos;
-  }
   static bool GoneSoon(int pid) {
-    return exec::WaitUntil([pid] { return Gone(pid); }, In(seconds(10)));
+    return exec::WaitUntil([pid] { return test::Gone(pid); }, In(seconds(10)));
   }
 
   std::string log_;
@@ -133,19 +131,72 @@ TEST_F(ChildProcessTest, TerminateIsPoliteThenFirmAndIdempotent) {
   stubborn->Kill();
 }
 
-TEST_F(ChildProcessTest, TheWholeGroupDiesWithItsOwner) {
-  int grandchild = 0;
-  {
-    auto child = Shell("sleep 60 & echo ready $!; wait");
-    ASSERT_TRUE(child.has_value());
-    const auto ready = child->WaitReady(In(seconds(10)));
-    ASSERT_TRUE(ready.has_value());
-    grandchild = std::stoi(*ready);
-    ASSERT_FALSE(Gone(grandchild));
-    ChildProcess moved = *std::move(child);
-    EXPECT_TRUE(moved.running());
+// kDaemon: a grandchild with a session of its own, which its parent leaves behind.
+constexpr char kDaemon[] = "(setsid sleep 60 & echo ready $!); sleep 60";
+
+TEST_F(ChildProcessTest, TheWholeTreeDiesWithItsOwnerAlsoWhoLeftTheGroup) {
+  for (const char* const script : {"sleep 60 & echo ready $!; wait", kDaemon}) {
+    int grandchild = 0;
+    {
+      auto child = Shell(script);
+      ASSERT_TRUE(child.has_value());
+      const auto ready = child->WaitReady(In(seconds(10)));
+      ASSERT_TRUE(ready.has_value());
+      grandchild = std::stoi(*ready);
+      ASSERT_FALSE(test::Gone(grandchild));
+      ChildProcess moved = *std::move(child);
+      EXPECT_TRUE(moved.running());
+    }
+    EXPECT_TRUE(test::Gone(grandchild)) << "it was not waited for";
   }
-  EXPECT_TRUE(GoneSoon(grandchild));
+}
+
+// RC-KILL-06: what the child leaves behind when it ends by itself is not left to the host.
+TEST_F(ChildProcessTest, WhatAnEndedChildLeftBehindIsEndedToo) {
+  auto child = Shell("(setsid sleep 60 & echo ready $!)");
+  ASSERT_TRUE(child.has_value());
+  const auto ready = child->WaitReady(In(seconds(10)));
+  ASSERT_TRUE(ready.has_value()) << ready.status().ToString();
+  EXPECT_TRUE(GoneSoon(std::stoi(*ready)));
+  EXPECT_TRUE(child->Kill(In(seconds(10))));
+  EXPECT_EQ(child->exit_text(), "exit 0");
+}
+
+// Contract II.2, E4: a death is news at once, not at the next look.
+TEST_F(ChildProcessTest, ADeathIsHeardWithinAHundredMilliseconds) {
+  exec::Mailbox<std::pair<Instant, std::string>> heard(1);
+  ChildOptions options{.arguments = {"/bin/sleep", "60"}, .environment = {}, .log_path = log_, .ready_prefix = {}};
+  options.on_end = [&heard](const std::string& exit_text) { static_cast<void>(heard.Push({exec::Now(), exit_text})); };
+  auto child = ChildProcess::Start(options);
+  ASSERT_TRUE(child.has_value());
+  const Instant killed = exec::Now();
+  ASSERT_EQ(kill(child->pid(), SIGKILL), 0);
+  const auto news = heard.Pop(In(seconds(10)));
+  ASSERT_TRUE(news.has_value());
+  EXPECT_EQ(news->second, "signal 9");
+  EXPECT_LT(news->first - killed, milliseconds(100));
+  RecordProperty("microseconds", std::to_string((news->first - killed).count() / 1000));
+}
+
+// RC-KILL-01: bounded, whatever the child does.
+TEST_F(ChildProcessTest, AStoppedChildIsKilledAtTheDeadline) {
+  auto child = Shell("echo ready now; sleep 60");
+  ASSERT_TRUE(child.has_value());
+  ASSERT_TRUE(child->WaitReady(In(seconds(10))).has_value());
+  ASSERT_EQ(kill(-child->pid(), SIGSTOP), 0);
+  EXPECT_EQ(child->Terminate(In(milliseconds(100))).code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(child->exit_text(), "signal 9");
+}
+
+TEST_F(ChildProcessTest, AChildWhoseSupervisorIsKilledDiesWithIt) {
+  auto child = Shell("echo ready $PPID; sleep 60");
+  ASSERT_TRUE(child.has_value());
+  const auto ready = child->WaitReady(In(seconds(10)));
+  ASSERT_TRUE(ready.has_value());
+  ASSERT_EQ(kill(std::stoi(*ready), SIGKILL), 0);
+  EXPECT_TRUE(exec::WaitUntil([&] { return !child->running(); }, In(seconds(10))));
+  EXPECT_TRUE(GoneSoon(child->pid()));
+  EXPECT_TRUE(child->Kill(In(seconds(10))));
 }
 
 TEST_F(ChildProcessTest, TheChildOutlivesTheThreadThatStartedIt) {
@@ -157,7 +208,7 @@ TEST_F(ChildProcessTest, TheChildOutlivesTheThreadThatStartedIt) {
 
 // Not a test of its own: the parent in the next one, which runs it in another process.
 TEST_F(ChildProcessTest, DISABLED_StartsAChildAndWaits) {
-  auto child = Shell("sleep 60 & echo ready $!; wait");
+  auto child = Shell(kDaemon);
   ASSERT_TRUE(child.has_value());
   const auto grandchild = child->WaitReady(In(seconds(10)));
   ASSERT_TRUE(grandchild.has_value());
@@ -166,23 +217,20 @@ TEST_F(ChildProcessTest, DISABLED_StartsAChildAndWaits) {
   pause();
 }
 
-// A server's own processes, too, also those that it has not yet told to die with it.
-TEST_F(ChildProcessTest, TheWholeGroupDiesWhenTheOwnerIsKilled) {
-  auto parent = ChildProcess::Start({.arguments = {"/proc/self/exe", "--gtest_also_run_disabled_tests",
-                                                   "--gtest_filter=*DISABLED_StartsAChildAndWaits"},
-                                     .environment = {},
-                                     .log_path = log_,
-                                     .ready_prefix = "ready "});
-  ASSERT_TRUE(parent.has_value());
-  const auto ready = parent->WaitReady(In(seconds(10)));
-  ASSERT_TRUE(ready.has_value()) << ready.status().ToString();
-  const int child = std::stoi(*ready);
-  const int grandchild = std::stoi(ready->substr(ready->find(' ')));
-  EXPECT_FALSE(Gone(child));
-  EXPECT_FALSE(Gone(grandchild));
-  parent->Kill();  // the child leads a group of its own, which this does not reach
-  EXPECT_TRUE(GoneSoon(child));
-  EXPECT_TRUE(GoneSoon(grandchild));
+// RC-KILL-06: kill -9 of the owner. The server and its own processes, also those that left its group and session.
+TEST_F(ChildProcessTest, TheWholeTreeIsGoneWithinTwoSecondsOfItsOwnersKill) {
+  test::PlainProcess owner(
+      {"/proc/self/exe", "--gtest_also_run_disabled_tests", "--gtest_filter=*DISABLED_StartsAChildAndWaits"}, log_);
+  const std::string ready = owner.Await("ready ", In(seconds(10)));
+  ASSERT_FALSE(ready.empty());
+  const int child = std::stoi(ready);
+  const int grandchild = std::stoi(ready.substr(ready.find(' ')));
+  EXPECT_FALSE(test::Gone(child));
+  EXPECT_FALSE(test::Gone(grandchild));
+  const Instant killed = exec::Now();
+  owner.Kill();
+  EXPECT_TRUE(exec::WaitUntil([&] { return test::Gone(child) && test::Gone(grandchild); }, killed + seconds(2)));
+  RecordProperty("microseconds", std::to_string((exec::Now() - killed).count() / 1000));
 }
 
 }  // namespace

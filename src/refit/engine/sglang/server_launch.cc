@@ -3,22 +3,14 @@
 
 #include "refit/engine/sglang/server_launch.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <fstream>
-#include <mutex>
-#include <set>
 
 #include "refit/base/mutant.h"
 #include "refit/base/str.h"
 #include "refit/engine/sglang/sglang_answer.h"
 #include "refit/exec/clock.h"
-#include "refit/exec/random.h"
 #include "refit/observe/log.h"
 
 namespace refit::engine::sglang {
@@ -27,10 +19,6 @@ namespace {
 constexpr Duration kPollInterval = std::chrono::milliseconds(300);
 constexpr Duration kPollDeadline = std::chrono::seconds(5);  // a server that comes up may be slow to answer
 constexpr Duration kProgressInterval = std::chrono::seconds(10);
-
-constexpr std::uint32_t kLowestPort = 10'000;
-constexpr std::uint32_t kUsualEphemeralStart = 32'768;
-constexpr int kPortTries = 200;
 
 struct OwnArgument {
   std::string_view name;
@@ -46,28 +34,8 @@ constexpr std::array kOwnArguments = {
     OwnArgument{"--api-key", "give it as the agent's --api-key-file, so that no command line shows it"},
 };
 
-// Where the kernel begins to take the ports of outgoing connections from.
-std::uint32_t EphemeralStart() {
-  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
-  std::uint32_t start = 0;
-  return file >> start && start > kLowestPort + 1000 && start < 65536 ? start : kUsualEphemeralStart;
-}
-
 std::string WholeSeconds(Duration duration) {
   return StrCat(std::chrono::duration_cast<std::chrono::seconds>(duration).count(), " s");
-}
-
-bool IsFree(std::uint16_t port) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  const bool free = listener >= 0 && bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  if (listener >= 0) {
-    close(listener);
-  }
-  return free;
 }
 
 }  // namespace
@@ -133,22 +101,6 @@ Status ExplainEnd(std::string_view who, std::string_view exit_text, std::string_
                     "name the Python that has it: --python PATH");
   }
   return Unavailable(StrCat(who, " ended (", exit_text, ") before it was ready: ", last_output));
-}
-
-Result<std::uint16_t> FreshPort() {
-  static std::mutex mutex;
-  static std::set<std::uint16_t> given;  // every incarnation listens where none did before (settled C9)
-  const std::lock_guard lock(mutex);
-  const std::uint32_t range = EphemeralStart() - kLowestPort;
-  for (int i = 0; i < kPortTries; ++i) {
-    const auto port = static_cast<std::uint16_t>(kLowestPort + exec::RandomId().low % range);
-    if (!given.contains(port) && IsFree(port)) {
-      given.insert(port);
-      return port;
-    }
-  }
-  return ResourceExhausted(StrCat("no free port from ", kLowestPort, " to ", kLowestPort + range - 1),
-                           "end some servers of this host");
 }
 
 Status AwaitServer(Engine& engine, std::string_view name, const std::function<bool()>& ended, Instant deadline) {

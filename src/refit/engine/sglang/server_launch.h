@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How an unmodified SGLang server is started and waited for (docs/sglang.md): its command, from the user's arguments
-// and ours, a port that no earlier one of this process had, and the polling until it answers.
+// and ours, and the polling until it answers.
 
 #pragma once
 
@@ -46,10 +46,6 @@ std::string KeyFileText(std::string_view admin_key, std::string_view api_key);
 // that this version's own parser does not know, or whose value it does not take (RC-CFG-16); NOT_FOUND says that the
 // Python has no SGLang; else UNAVAILABLE with those lines.
 Status ExplainEnd(std::string_view who, std::string_view exit_text, std::string_view last_output);
-
-// A free TCP port of 127.0.0.1 that this process has not given before, below the range from which the kernel serves
-// outgoing connections: the server binds it only many seconds later. Thread: any.
-Result<std::uint16_t> FreshPort();
 
 // Returns once /model_info answers, with progress lines in the log meanwhile. UNAVAILABLE as soon as ended() says that
 // the process is gone, DEADLINE_EXCEEDED at the deadline.
