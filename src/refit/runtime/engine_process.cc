@@ -126,7 +126,7 @@ bool EngineProcess::ShutDown(Instant deadline) {
   if (child != nullptr) {
     static_cast<void>(child->Terminate(deadline));
   }
-  return child == nullptr || child->Kill(deadline);
+  return child == nullptr || child->Kill();
 }
 
 bool EngineProcess::Kill(Instant deadline) {

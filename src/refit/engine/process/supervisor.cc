@@ -17,6 +17,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "refit/base/mutant.h"
+
 namespace refit::engine::process {
 namespace {
 
@@ -237,8 +239,10 @@ void Supervise(const SupervisorTask& task) {
   }
   Tell(link, NewsKind::kStarted, child.pid);
   Watch(child, link, signals);
-  KillTree(child, link, signals);
-  Tell(link, NewsKind::kGone, 0);
+  if (REFIT_MUTANT("RC-KILL-06/no-guard", true, false)) {
+    KillTree(child, link, signals);
+    Tell(link, NewsKind::kGone, 0);
+  }
   _exit(0);
 }
 
