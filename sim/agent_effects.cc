@@ -119,6 +119,7 @@ void AgentProcess::Carry(Life& life, const peer::StopTransfer& effect) {
 // The handshake: a message there and back over the data path.
 void AgentProcess::Carry(Life& life, const peer::OpenLink& effect) {
   const PolicyRank rank = effect.source.policy;
+  life.links[effect.link] = rank;
   const auto answered = std::make_shared<bool>(false);
   const auto answer = [this, &life, link = effect.link, answered](const Status& status) {
     if (!std::exchange(*answered, true)) {
@@ -142,9 +143,12 @@ void AgentProcess::Carry(Life& life, const peer::OpenLink& effect) {
   });
 }
 
+// Its landing memory goes with it; what may still be written there keeps it.
 void AgentProcess::Carry(Life& life, const peer::CloseLink& effect) {
-  static_cast<void>(life);
-  static_cast<void>(effect);
+  if (const auto link = life.links.find(effect.link); link != life.links.end()) {
+    life.landings[link->second].places = {};
+    life.links.erase(link);
+  }
 }
 
 void AgentProcess::Carry(Life& life, const peer::SendReply& effect) {
@@ -156,9 +160,12 @@ void AgentProcess::Answer(ReplyTo to, const sync::AgentReply& reply) {
   world().Note("agent ", slot_, " answers seq ", reply.stamp.seq, " ", kWords[static_cast<std::size_t>(reply.kind)],
                " ", sync::ToString(reply.residue), reply.status.ok() ? "" : " ", reply.status.message());
   if (to.controller != nullptr) {
-    world().network().Send(id(), to.controller->id(), [this, to, reply] {
+    const bool sent = world().network().Send(id(), to.controller->id(), [this, to, reply] {
       to.controller->Run([this, to, reply] { to.controller->OnAgentReply(to.call, slot_, reply); });
     });
+    if (!sent) {
+      to.controller->OnAnswerLost(to.call);
+    }
   }
 }
 

@@ -121,11 +121,12 @@ void AgentProcess::BeginLife(Engine& engine) {
   options.call_deadline = kCallDeadline;
   options.update_deadline = kUpdateDeadline;
   options.flush_retry_interval = kFlushRetryInterval;
+  options.stall_deadline = kStallDeadline;
   options.orphan_deadline = kOrphanDeadline;
   options.attached = attached();
   world().checks().OnLife(engine, options.term_floor);
   lives_.push_back(std::unique_ptr<Life>(
-      new Life{engine.incarnation(), &engine, peer::EngineAgent(options), {}, {}, {}, false, {}}));
+      new Life{engine.incarnation(), &engine, peer::EngineAgent(options), {}, {}, {}, {}, false, {}}));
   life_ = lives_.back().get();
   OnNewController();
 }

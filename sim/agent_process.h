@@ -61,6 +61,7 @@ class AgentProcess final : public Node {
     ReplyDesk<sync::AgentReply> desk;
     std::vector<std::unique_ptr<Transfer>> transfers;  // the last one is the current one
     std::map<PolicyRank, Landing> landings;
+    std::map<LinkId, PolicyRank> links;
     bool ended = false;
     Status why;
   };

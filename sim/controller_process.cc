@@ -48,6 +48,8 @@ void ControllerProcess::Begin() {
   options.catch_up_budget = kCatchUpBudget;
   options.append_deadline = kAppendDeadline;
   options.command_budget = kCommandBudget;
+  options.term_check_interval = kTermCheckInterval;
+  options.stall_deadline = kStallDeadline;
   options.seed = world().Draw();
   const auto state = control::Replay(world().disk().Payloads());
   if (!state.has_value()) {
@@ -126,6 +128,11 @@ void ControllerProcess::FailCall(std::uint64_t id, const Status& status) {
   }
 }
 
+void ControllerProcess::OnAnswerLost(std::uint64_t call) {
+  world().After(kKeepAlive,
+                [this, call] { Run([this, call] { FailCall(call, Unavailable("no answer to a ping")); }); });
+}
+
 void ControllerProcess::OnPeerDied(Process peer) {
   std::vector<std::uint64_t> broken;
   for (const auto& [call, what] : calls_) {
@@ -141,7 +148,7 @@ void ControllerProcess::OnPeerDied(Process peer) {
 void ControllerProcess::ToAgent(SlotIndex slot, std::function<void(AgentProcess&)> what,
                                 std::function<void()> refused) {
   const Process agent{ProcessKind::kAgent, slot.value()};
-  world().network().Send(id(), agent, [this, slot, agent, what = std::move(what), refused = std::move(refused)] {
+  const bool sent = world().network().Send(id(), agent, [this, slot, agent, what = std::move(what), refused] {
     AgentProcess* const there = world().agent(slot);
     if (there == nullptr || !there->alive()) {
       world().network().Send(agent, id(), [this, refused] { Run(refused); });
@@ -149,6 +156,9 @@ void ControllerProcess::ToAgent(SlotIndex slot, std::function<void(AgentProcess&
     }
     there->Run([there, what] { what(*there); });
   });
+  if (!sent) {
+    world().After(kKeepAlive, [this, refused] { Run(refused); });
+  }
 }
 
 void ControllerProcess::Carry(const sync::SendToAgent& effect) {
@@ -181,7 +191,7 @@ void ControllerProcess::Carry(const sync::SendToPolicy& effect) {
       Begin({.whom = policy, .rank = effect.rank, .incarnation = command.stamp.incarnation, .session = true},
             command.budget + 2 * kReplyMargin);
   const auto first = std::make_shared<bool>(true);
-  world().network().Send(id(), policy, [this, rank = effect.rank, policy, command, call, first] {
+  const bool sent = world().network().Send(id(), policy, [this, rank = effect.rank, policy, command, call, first] {
     PolicyProcess* const there = world().policy(rank);
     if (there == nullptr || !there->alive()) {
       world().network().Send(
@@ -192,6 +202,9 @@ void ControllerProcess::Carry(const sync::SendToPolicy& effect) {
       there->Execute(command, std::exchange(*first, false) ? ReplyTo{this, call} : ReplyTo{});
     });
   });
+  if (!sent) {
+    OnAnswerLost(call);
+  }
 }
 
 void ControllerProcess::OnAgentReply(std::uint64_t call, SlotIndex slot, const sync::AgentReply& reply) {

@@ -32,6 +32,7 @@ class ControllerProcess final : public Node {
   Instant thawed_at() const { return thawed_at_; }
   void OnThawed(Instant now) { thawed_at_ = now; }
   // Somebody's process ended: connections to it are reset.
+  void OnAnswerLost(std::uint64_t call);  // its connection is cut, and nobody says so
   void OnPeerDied(Process peer);
 
   // ---- from peers
@@ -72,6 +73,7 @@ class ControllerProcess final : public Node {
   void Carry(const sync::SendToPolicy& effect);
   void Carry(const control::Append& effect);
   void Carry(const control::SyncAnswered& effect);
+  static void Carry(const control::ShutdownAnswered& /*effect*/) {}  // nobody asks for one
   void Carry(const control::LaunchEngine& effect);
   void Carry(const control::ShutDownEngine& effect);
   void Carry(const control::KillEngine& effect);

@@ -15,6 +15,7 @@
 #include "sim/disk.h"
 #include "sim/faults.h"
 #include "sim/network.h"
+#include "sim/timing.h"
 #include "sim/world.h"
 
 namespace refit::sim {
@@ -68,9 +69,12 @@ void PolicyProcess::CarryOut(peer::PolicyAgentEffects& effects) {
 void PolicyProcess::Carry(const peer::SendPolicyReply& effect) {
   const ReplyTo to = desk_.Take(effect.reply);
   if (to.controller != nullptr) {
-    world().network().Send(id(), to.controller->id(), [to, reply = effect.reply] {
+    const bool sent = world().network().Send(id(), to.controller->id(), [to, reply = effect.reply] {
       to.controller->Run([to, reply] { to.controller->OnPolicyReply(to.call, reply); });
     });
+    if (!sent) {
+      to.controller->OnAnswerLost(to.call);
+    }
   }
 }
 
@@ -210,9 +214,10 @@ void PolicyProcess::Register() {
       });
     });
   }
-  world().After(Millis(1000), [this, registration] {
+  // Again and again: an old life's registration may arrive after ours (runtime/contact.h).
+  world().After(registered_ ? kRegisterAgain : Millis(1000), [this, registration] {
     Run([this, registration] {
-      if (!registered_ && registration == registration_) {
+      if (registration == registration_) {
         Register();
       }
     });

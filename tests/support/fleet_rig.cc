@@ -52,8 +52,11 @@ control::ControllerOptions FleetRig::MakeOptions(Term term) const {
   controller.append_deadline = options_.append_deadline;
   controller.use_fault_tolerance = options_.use_fault_tolerance;
   controller.use_router = options_.use_router;
+  controller.term_check_interval = std::chrono::seconds(options_.use_router ? 1 : 0);  // else nobody takes over
   controller.needs_offload = options_.needs_offload;
   controller.catch_up_budget = options_.catch_up_budget;
+  controller.min_rate = options_.min_rate;
+  controller.redo_safe = options_.redo_safe;
   controller.health.interval = std::chrono::seconds(1);
   controller.health.timeout = std::chrono::seconds(2);
   controller.health.first_wait = std::chrono::seconds(3);
@@ -355,6 +358,8 @@ void FleetRig::CarryOut(const control::ControllerEffects& effects, Term term) {
       if (!on_policy_command || on_policy_command(policy->rank, policy->command)) {
         ToPolicy(policy->rank, peer::PolicyCommandArrived{policy->command});
       }
+    } else if (const auto* ended = std::get_if<control::ShutdownAnswered>(&effect)) {
+      trace_.push_back(StrCat("shutdown: ", ended->status.ToString()));
     } else if (const auto* answered = std::get_if<control::SyncAnswered>(&effect)) {
       trace_.emplace_back("answer");
       ++answered_;
@@ -428,7 +433,7 @@ void FleetRig::Answer(SlotIndex slot, std::uint64_t call, const sync::Answer& an
 // One load at a time, once every sender of the engine is sending.
 void FleetRig::Feed(SlotIndex slot) {
   AgentBox& box = boxes_.at(slot);
-  if (!box.transfer.has_value()) {
+  if (!box.transfer.has_value() || hold_loads) {
     return;
   }
   std::size_t loads = options_.loads;

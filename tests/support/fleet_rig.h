@@ -42,6 +42,8 @@ struct RigOptions {
   bool use_router = false;
   bool needs_offload = false;
   Duration catch_up_budget{};
+  std::uint64_t min_rate = 0;  // bytes per second, in windows of 5 s
+  bool redo_safe = false;
   Duration append_deadline = std::chrono::seconds(600);
 };
 
@@ -97,6 +99,7 @@ class FleetRig {
   bool lose_written =
       false;                // an append that is not answered, or answered with an error, is in the journal all the same
   bool block_send = false;  // sources do not return
+  bool hold_loads = false;  // nothing comes
   std::size_t loads_sent_by(std::uint32_t rank) { return policies_.at(PolicyRank(rank)).loads; }
   void SetLoads(std::uint32_t rank, std::size_t loads) { policies_.at(PolicyRank(rank)).loads = loads; }
   void SetDigest(std::uint32_t rank, Digest digest) { policies_.at(PolicyRank(rank)).digest = digest; }
@@ -109,7 +112,7 @@ class FleetRig {
   const std::vector<std::string>& log() const { return log_; }  // engine calls, "0 pause"
   const std::vector<control::CommitRecord>& commits() const { return commits_; }
   // Everything that a controller let out, in order: "append COMMIT", "0 pause", "policy 1 lease", "0 launch",
-  // "0 shut down", "0 hard kill", "0 probe", "router add 0", "answer".
+  // "0 shut down", "0 hard kill", "0 probe", "router add 0", "answer", "shutdown: OK".
   const std::vector<std::string>& trace() const { return trace_; }
   int traced(std::string_view line) const;
   std::size_t traced_at(std::string_view line) const;  // its first place; the trace's size where it is not

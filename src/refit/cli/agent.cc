@@ -213,6 +213,7 @@ Result<runtime::AgentHostOptions> MakeOptions(const Flags& flags, const Invocati
     options.launch_deadline = deadlines.launch;
     options.call_deadline = deadlines.call;
     options.update_deadline = deadlines.update;
+    options.stall_deadline = deadlines.stall;
     options.register_deadline = deadlines.registration;
   }
   return options;

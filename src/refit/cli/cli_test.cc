@@ -41,6 +41,8 @@ TEST(Json, CountsBytesOnceAndDeliveredOverRanks) {  // settled D11
   EXPECT_EQ(object["tensors"], 10);
   EXPECT_EQ(object["bytes_delivered"], 6'000'000'000);
   EXPECT_DOUBLE_EQ(object["gbps"].get<double>(), 3.0);
+  // RC-SYNC-06: dashboards look it up by this name.
+  EXPECT_EQ(object["timers"], Json({{"prepare_for_generation/transfer_and_update_weights", 2.0}}));
   EXPECT_EQ(object["stall_seconds"], Json({0.5, 1.5}));
   EXPECT_EQ(object["version"], 3);
   EXPECT_EQ(object["engines"][1]["error"], nullptr);

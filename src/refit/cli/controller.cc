@@ -41,6 +41,8 @@ int RunController(const Flags& flags) {
   options.verify = job->options.verify == config::VerifyChoice::kAlways ? runtime::VerifyWhen::kAlways
                                                                         : runtime::VerifyWhen::kOnRequest;
   options.verify_deadline = job->options.deadlines.verify;
+  options.stall_deadline = job->options.deadlines.stall;
+  options.min_rate = job->options.min_rate;
   if (const config::GenerationOptions& generation = job->options.generation; generation.fault_tolerance) {
     options.use_fault_tolerance = true;
     options.health.interval = FromSeconds(*generation.check_interval);

@@ -122,7 +122,8 @@ TEST(Guards, RefuseColocatedGeneration) {  // RC-CFG-01
               HasSubstr("generation.colocated.enabled is true"));
 }
 
-TEST(Guards, RefuseAnEngineLargerThanItsNode) {  // RC-CFG-02
+// RC-CFG-02. So RC-KILL-04 and RC-ROLE-03 hold by construction: all nodes of an engine are one, that of its agent.
+TEST(Guards, RefuseAnEngineLargerThanItsNode) {
   const std::string node =
       "generation: {colocated: {resources: {gpus_per_node: 2}}, sglang_server_config: {num_gpus_per_engine: ";
   EXPECT_THAT(ErrorOf(File(node + "4}}\n")), HasSubstr("num_gpus_per_engine is 4"));
@@ -143,6 +144,21 @@ TEST(Guards, RefuseShardedExpertsWhereAReceiverIsMade) {  // RC-CFG-05, without 
   EXPECT_FALSE(CheckEngine(engine).ok());
   engine.args = {"--ep-size=1"};
   EXPECT_TRUE(CheckEngine(engine).ok());
+}
+
+TEST(Guards, RefuseKvScalesThatNoSyncWouldRenew) {  // RC-SESS-12
+  EngineOptions engine;
+  engine.load_bytes = 1;
+  engine.args = {"--quantization-param-path", "kv_scales.json"};
+  EXPECT_THAT(CheckEngine(engine).ToString(), HasSubstr("--quantization-param-path is kv_scales.json"));
+}
+
+// RX-TIME-02: a call that may take longer than the stall deadline would be cut off by it.
+TEST(Guards, RefuseAStallDeadlineThatOneCallCanReach) {
+  EXPECT_THAT(ErrorOf(File("deadlines: {stall: 20s}\n")), HasSubstr("more than 20000ms"));
+  EXPECT_THAT(ErrorOf(File("deadlines: {call: 40s}\n")), HasSubstr("deadlines.stall is 30000ms"));
+  EXPECT_EQ(ErrorOf(File("deadlines: {call: 40s, stall: 41s}\n")), "no error");
+  EXPECT_EQ(ParseJob(File("transport: {min_rate: 100MiB}\n"))->options.min_rate, 100 * kMiB);
 }
 
 TEST(Guards, LookAtThePauseModeOfEnginesThatPauseOnly) {  // RC-CFG-06
@@ -216,6 +232,12 @@ TEST(Guards, ReportAllMissingKnobsOfFaultToleranceTogether) {  // RC-CFG-13
   };
   EXPECT_THAT(ErrorOf(with("1.0")), HasSubstr("rollout_health_check_timeout is 1"));
   EXPECT_EQ(ErrorOf(with("1.5")), "no error");
+}
+
+// RC-CFG-15. RC-SESS-11 holds by construction: no engine that has no sessions of its kind sees a call of them.
+TEST(Build, RefusesBackendsThatItDoesNotDrive) {
+  EXPECT_THAT(ErrorOf(File("generation: {backend: vllm}\n")),
+              HasSubstr("generation.backend is vllm: not in this build"));
 }
 
 TEST(Units, AreWholeNumbersWithTheirUnit) {

@@ -42,12 +42,20 @@ constexpr ByteCount kBucketUnit = 64 * kKiB;
 Status CheckDeadlines(const DeadlineOptions& deadlines) {
   const std::pair<std::string_view, Duration> all[] = {
       {"sync", deadlines.sync},     {"update", deadlines.update},         {"call", deadlines.call},
-      {"launch", deadlines.launch}, {"register", deadlines.registration}, {"verify", deadlines.verify}};
+      {"launch", deadlines.launch}, {"register", deadlines.registration}, {"verify", deadlines.verify},
+      {"stall", deadlines.stall}};
   for (const auto& [name, deadline] : all) {
     if (deadline <= Duration::zero()) {
       return Refuse(StrCat("deadlines.", name), "0", "a wait without time ends before it begins",
                     "more than 0, like 60s");
     }
+  }
+  const Duration call = std::max(deadlines.update, deadlines.call);
+  if (deadlines.stall <= call) {
+    return Refuse("deadlines.stall", fmt::format("{}ms", deadlines.stall / std::chrono::milliseconds(1)),
+                  "one call of an engine may take longer than that",
+                  fmt::format("more than {}ms, the longer of deadlines.update and deadlines.call",
+                              call / std::chrono::milliseconds(1)));
   }
   return OkStatus();
 }
@@ -126,6 +134,12 @@ Status CheckEngine(const EngineOptions& engine) {
       return Refuse(StrCat(where, "args ", flag), value,
                     "experts that are sharded at their destination would be dropped", "1");
     }
+  }
+  if (const std::string scales = FlagValue(engine.args, "--quantization-param-path");
+      REFIT_MUTANT("RC-SESS-12/drop-kv-scales", !scales.empty(), false)) {
+    return Refuse(StrCat(where, "args --quantization-param-path"), scales,
+                  "KV scales belong to the weights they were measured with, and no sync brings new ones",
+                  "an engine without it");
   }
   if (const std::string tp = FlagValue(engine.args, "--tp"); !tp.empty()) {
     return Refuse(StrCat(where, "args --tp"), tp, "the agent gives that argument itself", StrCat(where, "tp instead"));

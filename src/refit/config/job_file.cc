@@ -143,12 +143,14 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
   job.verify = file.At("verify").is("always") ? VerifyChoice::kAlways : VerifyChoice::kOnRequest;
   REFIT_ASSIGN_OR_RETURN(job.transport, ReadTransport(given, file));
   job.bucket_bytes = file.At("transport").At(job.transport).At("bucket_bytes").bytes();
+  job.min_rate = file.At("transport").At("min_rate").bytes().value_or(0);
   job.stages = !file.At("transport").At("cuda_ipc").At("staging").is("none");
   REFIT_ASSIGN_OR_RETURN(job.nixl, ReadNixl(file));
   const Reader deadlines = file.At("deadlines");
   job.deadlines = {deadlines.At("sync").duration(),     deadlines.At("update").duration(),
                    deadlines.At("call").duration(),     deadlines.At("launch").duration(),
-                   deadlines.At("register").duration(), deadlines.At("verify").duration()};
+                   deadlines.At("register").duration(), deadlines.At("verify").duration(),
+                   deadlines.At("stall").duration()};
   for (const Node& item : file.At("policies").items()) {
     const Reader policy(&item);
     REFIT_ASSIGN_OR_RETURN(const std::uint32_t rank, SmallNumber(policy, "rank"));

@@ -53,6 +53,7 @@ struct DeadlineOptions {
   Duration launch{};
   Duration registration{};
   Duration verify{};
+  Duration stall{};
 };
 
 // NeMo-RL's block, as far as it decides anything.
@@ -89,6 +90,7 @@ struct JobOptions {
   std::string transport;                  // "auto", "shm", "cuda_ipc", "nixl", "ucx"
   bool stages = true;                     // transport.cuda_ipc.staging is "device"
   std::optional<ByteCount> bucket_bytes;  // of a transport with a link: its pieces
+  ByteCount min_rate = 0;                 // per second; 0: nobody is judged by it
   transport::NixlOptions nixl;
   GenerationOptions generation;
 };

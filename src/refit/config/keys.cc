@@ -70,12 +70,17 @@ constexpr auto kKeys = std::to_array<KeySpec>({
      "Starting an engine, until it is ready; 600s where this is not given and an engine is of `kind: sglang`."},
     {"deadlines.register", kDuration, "30s", "more than 0", "Reaching the controller at start."},
     {"deadlines.verify", kDuration, "120s", "more than 0", "Computing or comparing all hashes of a version."},
+    {"deadlines.stall", kDuration, "30s", "more than `update` and `call`",
+     "A step of a sync that waits for nobody else, and a transfer that brings an engine nothing."},
 
     {"transport", kSection, "", "", "How bytes cross."},
     {"transport.name", kWord, "auto", "auto | shm | cuda_ipc | nixl | ucx",
      "`shm`: one host, host memory, two memory passes. `cuda_ipc`: GPUs of one host. `nixl`: also between hosts. "
      "`auto` "
      "takes `cuda_ipc` where the engine has `gpus` and the weights are on one, else `shm`. `ucx` is not built yet."},
+    {"transport.min_rate", kBytes, "", "1 … 1 TiB",
+     "Per second. An engine that gets less in three windows of 5 s is reported as slow, and quarantined where no "
+     "other one is slow. Without it nobody is."},
     {"transport.shm", kSection, "", "", "Shared memory of one host."},
     {"transport.shm.load_bytes", kBytes, "4MiB", "1 … 64 GiB",
      "What one update call carries. 4 MiB keeps two loads in the last-level cache; engines of `kind: sglang` get "

@@ -16,6 +16,10 @@ namespace {
 
 // A caller asks again within minutes of a lost reply, not after this many other syncs.
 constexpr std::size_t kRecordedMax = 64;
+// Bounds of what can pile up (RX-TIME-04). Nobody waits for one answer in so many places; a disk that is so many
+// records behind does not come back within its deadline.
+constexpr std::size_t kAskersMax = 64;
+constexpr std::size_t kAppendsMax = 4096;
 
 }  // namespace
 
@@ -85,9 +89,11 @@ void Controller::Start(Instant now, ControllerEffects& out) {
   if (owed_.has_value()) {
     Write(*std::exchange(owed_, std::nullopt), now);
   }
+  if (options_.term_check_interval > Duration(0)) {
+    term_check_at_ = now;
+  }
   if (options_.use_router) {
     router_.Start(now);
-    term_check_at_ = now;
   }
   if (options_.use_fault_tolerance) {
     health_.Start(now);
@@ -193,8 +199,13 @@ void Controller::On(const SyncRequested& event, Instant now) {
         std::nullopt});
     return;
   }
+  if (shutdown_.has_value()) {
+    fresh_.emplace_back(SyncAnswered{
+        event.request_id, ResourceExhausted("busy: a shutdown is running", "wait until it has ended"), std::nullopt});
+    return;
+  }
   if (request_.has_value() && REFIT_MUTANT("RC-SYNC-07/no-guard", true, false)) {
-    if (request_->id == event.request_id) {
+    if (request_->id == event.request_id && request_->waiting.size() < kAskersMax) {
       request_->waiting.push_back(event.request_id);  // the same request again: both get the answer
       return;
     }
@@ -268,9 +279,57 @@ void Controller::EndRequest(const Status& status, const std::optional<sync::Outc
   }
 }
 
+// ---- shutdown
+
+void Controller::On(const ShutdownRequested& event, Instant /*now*/) {
+  if (latch_.has_value() && REFIT_MUTANT("RC-TERM-04/finalise", true, false)) {
+    // What the links are in is not known: nothing is called, and nothing counts as ready any more.
+    for (auto& [index, slot] : slots_) {
+      if (slot.member.has_value()) {
+        slot.member->links.clear();
+        unbound_.insert(index);
+      }
+    }
+    fresh_.emplace_back(ShutdownAnswered{event.request_id, OkStatus()});
+    return;
+  }
+  if (request_.has_value() || session_.has_value() || shutdown_.has_value()) {
+    fresh_.emplace_back(ShutdownAnswered{
+        event.request_id,
+        ResourceExhausted("busy: a sync, a catch-up or a shutdown is running", "wait until it has ended")});
+    return;
+  }
+  GiveBackLeases();
+  for (auto& [index, slot] : slots_) {
+    if (slot.member.has_value() && REFIT_MUTANT("RC-TERM-05/twice", !slot.member->links.empty(), true)) {
+      SendErrand(index, slot, Errand::kUnbind, sync::AgentCommandKind::kBind, slot.version);  // to nobody
+    }
+  }
+  shutdown_ = Shutdown{event.request_id, {}};  // answered as soon as nobody has to close anything
+}
+
+void Controller::EndShutdown() {
+  if (!shutdown_.has_value()) {
+    return;
+  }
+  for (const auto& [index, slot] : slots_) {
+    for (const auto& [seq, errand] : slot.errands) {
+      if (errand == Errand::kUnbind) {
+        return;
+      }
+    }
+  }
+  const Shutdown ended = *std::exchange(shutdown_, std::nullopt);
+  fresh_.emplace_back(ShutdownAnswered{ended.id, ended.status});
+}
+
 // ---- the journal's gate
 
 void Controller::Write(Record record, Instant now) {
+  if (appends_.size() >= REFIT_MUTANT("RX-TIME-04/unbounded-journal", kAppendsMax, SIZE_MAX)) {
+    return StopActing(kExitJournalInDoubt,
+                      ResourceExhausted(StrCat(appends_.size(), " records wait to be written"), "look at the disk"));
+  }
   appends_.push_back({next_append_, now + options_.append_deadline});
   fresh_.emplace_back(Append{next_append_++, std::move(record)});
 }

@@ -11,6 +11,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -50,11 +51,17 @@ struct ControllerOptions {
   bool needs_offload = false;  // a launched engine releases its memory and takes its weights' back (RC-REC-03)
   fleet::HealthOptions health;
   fleet::RestartOptions restarts;
-  Duration launch_budget{};    // of one launch until the engine is registered
-  Duration catch_up_budget{};  // of one catch-up
-  Duration append_deadline{};  // of one record; later is as bad as failed
-  Duration command_budget{};   // of a command outside a session: abort, hold, kill
-  std::uint64_t seed = 0;      // of the jitter of back-offs
+  Duration launch_budget{};        // of one launch until the engine is registered
+  Duration catch_up_budget{};      // of one catch-up
+  Duration append_deadline{};      // of one record; later is as bad as failed
+  Duration command_budget{};       // of a command outside a session: abort, hold, kill
+  Duration term_check_interval{};  // of CheckTerm, the residual of settled C9; 0: nobody else can take the term
+  // Of what a session sends and waits for: see sync::SessionOptions.
+  Duration stall_deadline = std::chrono::seconds(30);
+  std::uint64_t min_rate = 0;
+  Duration rate_window = std::chrono::seconds(5);
+  bool redo_safe = false;  // no transport of ours is (RC-SESS-09)
+  std::uint64_t seed = 0;  // of the jitter of back-offs
 };
 
 // ---- events
@@ -117,6 +124,20 @@ struct SyncCancelled {
 };
 // verify: always — what the leases of the last success were kept for is done; the policy workers get them back (D8).
 struct HashesTaken {};
+// What engines hold against what a version must be, every parameter on every rank (RX-SUM-03).
+struct HashesCompared {
+  struct Engine {
+    SlotIndex slot;
+    Incarnation incarnation;
+    std::optional<Digest> difference;  // of what it holds where that is not what it must be; none: all is equal
+  };
+  WeightVersion version;
+  std::vector<Engine> engines;
+};
+// The public shutdown: every link of the fleet is closed, once; engines go on as they are (RC-TERM-04, -05).
+struct ShutdownRequested {
+  std::string request_id;
+};
 struct SlotAdded {  // RX-MEM-01, between refits
   SlotIndex slot;
 };
@@ -132,8 +153,8 @@ struct TermChecked {  // of CheckTerm; not sent where the authority could not be
 };
 using ControllerEvent =
     std::variant<AgentRegistered, AgentGone, LaunchFailed, ShutDownEnded, KillEnded, ProbeEnded, RequestServed,
-                 RouterAnswered, PolicyRegistered, PolicyGone, SyncRequested, SyncCancelled, HashesTaken, SlotAdded,
-                 SlotRemoved, Appended, TermChecked, sync::SessionEvent>;
+                 RouterAnswered, PolicyRegistered, PolicyGone, SyncRequested, SyncCancelled, HashesTaken,
+                 HashesCompared, ShutdownRequested, SlotAdded, SlotRemoved, Appended, TermChecked, sync::SessionEvent>;
 
 // ---- effects
 struct Append {
@@ -146,6 +167,10 @@ struct SyncAnswered {  // refused at once (busy, latched, somebody missing), or 
   // missing, or what a controller before this one recorded.
   Status status;
   std::optional<sync::Outcome> outcome;  // none where it was refused
+};
+struct ShutdownAnswered {
+  std::string request_id;
+  Status status;  // RESOURCE_EXHAUSTED busy; else the first link that could not be closed
 };
 struct LaunchEngine {
   SlotIndex slot;
@@ -167,8 +192,8 @@ struct ProbeEngine {
   std::uint64_t probe;
   Duration timeout{};
 };
-// Reads the authority's term, once a second: the router cannot tell a superseded controller from the one that counts,
-// so this one has to find out by itself (RX-LEAD-03, settled C9).
+// Reads the authority's term: neither the router nor whoever waits for this controller can tell a superseded one from
+// the one that counts, so it has to find out by itself (RX-LEAD-03, settled C9).
 struct CheckTerm {};
 struct RouterCall {
   std::uint64_t call;
@@ -188,8 +213,8 @@ struct Stop {  // this controller may not act any more; its process ends
   Status status;
 };
 using ControllerEffect =
-    std::variant<sync::SendToAgent, sync::SendToPolicy, Append, SyncAnswered, LaunchEngine, ShutDownEngine, KillEngine,
-                 ProbeEngine, CheckTerm, RouterCall, SlotChanged, Stop>;
+    std::variant<sync::SendToAgent, sync::SendToPolicy, Append, SyncAnswered, ShutdownAnswered, LaunchEngine,
+                 ShutDownEngine, KillEngine, ProbeEngine, CheckTerm, RouterCall, SlotChanged, Stop>;
 using ControllerEffects = std::vector<ControllerEffect>;
 
 struct SlotView {
@@ -228,7 +253,7 @@ class Controller {
     kWanted,       // it can be reached, and is to end
   };
   // Why a command was sent outside a session.
-  enum class Errand : std::uint8_t { kFence, kHold, kResume, kActivate, kRelease, kOnload, kKill };
+  enum class Errand : std::uint8_t { kFence, kHold, kResume, kActivate, kRelease, kOnload, kUnbind, kKill };
   struct Slot {
     explicit Slot(const fleet::RestartOptions& restarts) : budget(restarts) {}
 
@@ -271,6 +296,10 @@ class Controller {
     bool alive_checked = false;
     bool recovered = false;
   };
+  struct Shutdown {
+    std::string id;
+    Status status;  // the first failure
+  };
   struct PendingAppend {
     std::uint64_t append;
     Instant deadline;
@@ -282,7 +311,9 @@ class Controller {
   void On(const Appended& event, Instant now);
   void On(const TermChecked& event, Instant now);
   void On(const sync::SessionEvent& event, Instant now);
-  void Answer(const Request& request, const Status& status, const std::optional<sync::Outcome>& outcome);
+  void On(const ShutdownRequested& event, Instant now);
+  void GiveBackLeases();
+  void EndShutdown();
   void EndRequest(const Status& status, const std::optional<sync::Outcome>& outcome, Instant now);
   void Write(Record record, Instant now);
   void Latch(const Status& status, Instant now);
@@ -303,10 +334,12 @@ class Controller {
   sync::SessionOptions MakeSession();
   void Forward(const sync::SessionEvent& event, Instant now);
   void CarryOut(sync::SessionEffects effects, Instant now);
+  void CarryOut(sync::SessionEffect effect, Instant now);
   void OnCommit(const sync::AppendCommit& commit, Instant now);
   void OnCommitted(Instant now);
   void OnFinished(const sync::Outcome& outcome, Instant now);
   void On(const HashesTaken& event, Instant now);
+  void On(const HashesCompared& event, Instant now);
 
   // controller_fleet.cc: who is here, and what happens to a slot.
   void On(const AgentRegistered& event, Instant now);
@@ -361,8 +394,11 @@ class Controller {
   bool succeeds_ = false;  // a controller before this one may still be heard by somebody
 
   std::optional<sync::Session> session_;
+  std::deque<sync::SessionEffect> session_effects_;  // not carried out yet; what one causes comes after the others
+  bool carrying_out_ = false;
   std::optional<SlotIndex> catching_up_;  // the session is that slot's
   std::optional<Request> request_;
+  std::optional<Shutdown> shutdown_;          // waits until every agent has closed its links
   std::map<std::string, Recorded> recorded_;  // what finished requests got, the newest few
   std::vector<std::string> recorded_order_;
   std::uint32_t attempts_ = 0;

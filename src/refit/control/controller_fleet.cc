@@ -19,7 +19,6 @@ using fleet::SlotState;
 using sync::AgentCommandKind;
 
 constexpr std::size_t kPastMax = 8;
-constexpr Duration kTermCheckInterval = std::chrono::seconds(1);  // the residual of settled C9
 
 }  // namespace
 
@@ -417,7 +416,7 @@ void Controller::CarryOut(fleet::RouterEffects effects, Instant now) {
 
 void Controller::Tick(Instant now) {
   if (term_check_at_ <= now) {
-    term_check_at_ = now + kTermCheckInterval;
+    term_check_at_ = now + options_.term_check_interval;
     fresh_.emplace_back(CheckTerm{});
   }
   if (options_.use_fault_tolerance && health_.next_deadline() <= now) {

@@ -93,6 +93,11 @@ void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMembe
   }
   const bool fresh =
       !succeeds_ && member.attempt == AttemptId{} && member.residue == sync::Residue::Old(WeightVersion(0));
+  if (fresh && member.attached && REFIT_MUTANT("RC-KILL-07/attach-unpaused", true, false)) {
+    // It may be serving what nobody of this run published: paused first, and STALE as any launch is.
+    slot.adopting = true;
+    SendErrand(index, slot, Errand::kHold, AgentCommandKind::kHold, WeightVersion(0));
+  }
   if (!fresh && slot.member.has_value() && RecoveryOf(index) == nullptr) {
     // It served another controller: this one is heard first, and told what it holds (RX-JRNL-04).
     slot.adopting = true;
@@ -220,7 +225,10 @@ void Controller::OnAgentReplied(const sync::AgentReplied& event, Instant now) {
   const Errand what = errand->second;
   slot.errands.erase(errand);
   if (what == Errand::kKill) {
-    return OnDead(event.slot, slot, true, now);
+    if (event.reply.kind == sync::ReplyKind::kDone) {  // else somebody answered who is not that life
+      OnDead(event.slot, slot, true, now);
+    }
+    return;
   }
   if (what == Errand::kHold && slot.state == SlotState::kRetired) {
     if (event.reply.kind == sync::ReplyKind::kDone) {
@@ -265,7 +273,22 @@ void Controller::OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const 
       }
       return;
     case Errand::kHold:
-    case Errand::kKill: return;  // whoever is held or killed here has no life in the slot any more
+      slot.adopting = false;
+      slot.member->residue = reply.residue;
+      slot.member->serving = reply.serving;
+      if (!done) {
+        Lose(index, slot.incarnation, reply.status.WithContext("attached, and cannot be paused"), Death::kWanted, now);
+      }
+      return;
+    case Errand::kUnbind:
+      if (done) {
+        slot.member->links.clear();
+        unbound_.insert(index);
+      } else if (shutdown_.has_value() && shutdown_->status.ok()) {
+        shutdown_->status = reply.status.WithContext(StrCat("engine ", index));
+      }
+      return;
+    case Errand::kKill: return;  // whoever is killed here has no life in the slot any more
   }
 }
 
@@ -278,7 +301,10 @@ void Controller::Reconcile(SlotIndex index, Slot& slot, const sync::AgentReply& 
   slot.member->links.clear();  // they are asked for again; what is bound stays bound
   slot.version = residue.kind == sync::ResidueKind::kOld ? residue.version : WeightVersion(0);
   slot.adopting = false;
-  const bool current = committed_ > WeightVersion(0) && residue.version == committed_;
+  // Whoever is heard while a refit runs takes no part in it: the next version would be published past it.
+  const bool refitting = session_.has_value() && !catching_up_.has_value();
+  const bool current = committed_ > WeightVersion(0) && residue.version == committed_ &&
+                       REFIT_MUTANT("RX-JRNL-04/admit-in-mid-refit", !refitting, true);
   const auto take = [&](std::initializer_list<SlotState> states) {
     for (const SlotState state : states) {
       Enter(index, slot, state);

@@ -5,6 +5,7 @@
 // catch-ups, where nobody asks for anything.
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "refit/base/mutant.h"
@@ -21,7 +22,11 @@ constexpr std::uint32_t kCatchUps = 2;  // then it waits for the next refit (RX-
 
 // What can go on, goes on. Called after everything that happened.
 void Controller::Advance(Instant now) {
-  if (stopped_ || latch_.has_value()) {
+  if (stopped_) {
+    return;
+  }
+  EndShutdown();
+  if (latch_.has_value() || shutdown_.has_value()) {
     return;
   }
   if (session_.has_value()) {
@@ -160,6 +165,11 @@ sync::SessionOptions Controller::MakeSession() {
   options.attempt = {options_.term, ++attempts_};
   options.committed = committed_;
   options.keep_lease = options_.keep_lease;
+  options.stall_deadline = options_.stall_deadline;
+  options.min_rate = options_.min_rate;
+  options.rate_window = options_.rate_window;
+  options.redo_safe = options_.redo_safe;
+  options.seed = prng_.Next();
   for (const auto& [index, slot] : slots_) {
     options.next_seq[index] = slot.next_seq;
   }
@@ -240,46 +250,58 @@ void Controller::Forward(const sync::SessionEvent& event, Instant now) {
   }
 }
 
+// In the order in which the session made them, also where carrying one out makes it say more.
 void Controller::CarryOut(sync::SessionEffects effects, Instant now) {
-  for (sync::SessionEffect& effect : effects) {
-    if (auto* finished = std::get_if<sync::Finished>(&effect)) {
-      OnFinished(finished->outcome, now);
-    } else if (auto* agent = std::get_if<sync::SendToAgent>(&effect)) {
-      slots_.at(agent->slot).next_seq = agent->command.stamp.seq.Next();
-      fresh_.emplace_back(std::move(*agent));
-    } else if (auto* policy = std::get_if<sync::SendToPolicy>(&effect)) {
-      policies_.at(policy->rank).next_seq = policy->command.stamp.seq.Next();
-      fresh_.emplace_back(std::move(*policy));
-    } else if (auto* commit = std::get_if<sync::AppendCommit>(&effect)) {
-      OnCommit(*commit, now);
-    } else if (auto* aborted = std::get_if<sync::AttemptAborted>(&effect)) {
-      attempts_ = std::max(attempts_, aborted->next.n);
-      if (!catching_up_.has_value()) {
-        Write(AbortedRecord{aborted->attempt, request_->version, aborted->opened}, now);
-        Write(IntentRecord{request_->id, request_->version, aborted->next, request_->source}, now);
-      }
-    } else if (auto* quarantine = std::get_if<sync::Quarantine>(&effect)) {
-      Lose(quarantine->slot, quarantine->incarnation, Unavailable(quarantine->reason), Death::kWanted, now);
-    } else if (auto* moved = std::get_if<sync::SlotMoved>(&effect)) {
-      Slot& slot = slots_.at(moved->slot);
-      if (moved->state == fleet::SlotState::kServing) {
-        EnterServing(moved->slot, slot, now);
-      } else if (slot.state != moved->state && fleet::IsSlotArrow(slot.state, moved->state)) {
-        Enter(moved->slot, slot, moved->state);  // what was never SERVING is never PAUSED either
-      }
-    } else {
-      const auto& bound = std::get<sync::Bound>(effect);
-      Slot& slot = slots_.at(bound.slot);
-      BindRecord record{bound.slot, slot.incarnation, {}};
-      for (const sync::StreamSource& link : bound.links) {
-        record.policies.emplace_back(link.policy, link.incarnation);
-      }
-      if (slot.member.has_value()) {
-        slot.member->links = bound.links;
-      }
-      unbound_.erase(bound.slot);
-      Write(std::move(record), now);
+  std::move(effects.begin(), effects.end(), std::back_inserter(session_effects_));
+  if (std::exchange(carrying_out_, true)) {
+    return;
+  }
+  while (!session_effects_.empty() && !stopped_) {
+    sync::SessionEffect effect = std::move(session_effects_.front());
+    session_effects_.pop_front();
+    CarryOut(std::move(effect), now);
+  }
+  carrying_out_ = false;
+}
+
+void Controller::CarryOut(sync::SessionEffect effect, Instant now) {
+  if (auto* finished = std::get_if<sync::Finished>(&effect)) {
+    OnFinished(finished->outcome, now);
+  } else if (auto* agent = std::get_if<sync::SendToAgent>(&effect)) {
+    slots_.at(agent->slot).next_seq = agent->command.stamp.seq.Next();
+    fresh_.emplace_back(std::move(*agent));
+  } else if (auto* policy = std::get_if<sync::SendToPolicy>(&effect)) {
+    policies_.at(policy->rank).next_seq = policy->command.stamp.seq.Next();
+    fresh_.emplace_back(std::move(*policy));
+  } else if (auto* commit = std::get_if<sync::AppendCommit>(&effect)) {
+    OnCommit(*commit, now);
+  } else if (auto* aborted = std::get_if<sync::AttemptAborted>(&effect)) {
+    attempts_ = std::max(attempts_, aborted->next.n);
+    if (!catching_up_.has_value()) {
+      Write(AbortedRecord{aborted->attempt, request_->version, aborted->opened}, now);
+      Write(IntentRecord{request_->id, request_->version, aborted->next, request_->source}, now);
     }
+  } else if (auto* quarantine = std::get_if<sync::Quarantine>(&effect)) {
+    Lose(quarantine->slot, quarantine->incarnation, Unavailable(quarantine->reason), Death::kWanted, now);
+  } else if (auto* moved = std::get_if<sync::SlotMoved>(&effect)) {
+    Slot& slot = slots_.at(moved->slot);
+    if (moved->state == fleet::SlotState::kServing) {
+      EnterServing(moved->slot, slot, now);
+    } else if (slot.state != moved->state && fleet::IsSlotArrow(slot.state, moved->state)) {
+      Enter(moved->slot, slot, moved->state);  // what was never SERVING is never PAUSED either
+    }
+  } else {
+    const auto& bound = std::get<sync::Bound>(effect);
+    Slot& slot = slots_.at(bound.slot);
+    BindRecord record{bound.slot, slot.incarnation, {}};
+    for (const sync::StreamSource& link : bound.links) {
+      record.policies.emplace_back(link.policy, link.incarnation);
+    }
+    if (slot.member.has_value()) {
+      slot.member->links = bound.links;
+    }
+    unbound_.erase(bound.slot);
+    Write(std::move(record), now);
   }
 }
 
@@ -373,7 +395,13 @@ void Controller::OnFinished(const sync::Outcome& outcome, Instant now) {
 }
 
 void Controller::On(const HashesTaken& /*event*/, Instant /*now*/) {
-  if (!leased_.has_value() || session_.has_value()) {
+  if (!session_.has_value()) {
+    GiveBackLeases();
+  }
+}
+
+void Controller::GiveBackLeases() {
+  if (!leased_.has_value()) {
     return;
   }
   for (auto& [rank, worker] : policies_) {
@@ -382,6 +410,28 @@ void Controller::On(const HashesTaken& /*event*/, Instant /*now*/) {
     }
   }
   leased_.reset();
+}
+
+// Who differs is quarantined. Where all differ alike, what was expected may be what is wrong (RX-QUAR-05).
+void Controller::On(const HashesCompared& event, Instant now) {
+  if (event.version != committed_ || options_.profile.on_engine_loss != sync::OnEngineLoss::kDetach) {
+    return;  // of an earlier version; or a profile that only reports
+  }
+  const bool alike =
+      event.engines.size() > 1 && std::all_of(event.engines.begin(), event.engines.end(), [&event](const auto& engine) {
+        return engine.difference.has_value() && engine.difference == event.engines.front().difference;
+      });
+  if (REFIT_MUTANT("RX-SUM-03/kill-all", alike, false)) {
+    return;
+  }
+  for (const HashesCompared::Engine& engine : event.engines) {
+    const auto slot = slots_.find(engine.slot);
+    const bool serves = slot != slots_.end() && slot->second.version == event.version;
+    if (serves && REFIT_MUTANT("RX-SUM-03/only-report", engine.difference.has_value(), false)) {
+      Lose(engine.slot, engine.incarnation, DataLoss(StrCat("it serves other weights than version ", event.version)),
+           Death::kWanted, now);
+    }
+  }
 }
 
 sync::SessionPhase Controller::phase() const {

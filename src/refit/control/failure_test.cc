@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "refit/base/str.h"
 #include "tests/support/fleet_expect.h"
 #include "tests/support/fleet_rig.h"
@@ -27,6 +29,24 @@ TEST(Failure, ARefusedPauseIsResumedOnce) {
   EXPECT_FALSE(rig.Sync().status.ok());
   EXPECT_EQ(rig.engine(1).count("resume"), 1);
   EXPECT_TRUE(rig.engine(1).serves(WeightVersion(0)));
+}
+
+// RX-COMMIT-07, C1: back to what is published goes who holds it, and the controller asks nobody else to.
+TEST(Failure, WhoHoldsAnotherVersionIsNotAskedToResume) {
+  FleetRig rig({});
+  ASSERT_TRUE(rig.Sync().status.ok());
+  rig.LoseAgent(1);
+  rig.Launch(1);
+  for (const std::uint32_t slot : {0U, 1U}) {
+    rig.engine(slot).SetFault(Operation::kPause, {});
+  }
+  EXPECT_FALSE(rig.Sync().status.ok());
+  const auto resumes = [&rig](std::uint32_t slot) {
+    const std::vector<sync::AgentCommand>& sent = rig.commands(slot);
+    return std::count_if(sent.begin(), sent.end(), [](const auto& each) { return each.kind == Kind::kResumeOld; });
+  };
+  EXPECT_EQ(resumes(0), 1);
+  EXPECT_EQ(resumes(1), 0);
 }
 
 // RC-SESS-05: begun is tracked per engine.

@@ -157,6 +157,38 @@ TEST(Successor, BringsTheFleetBackFromEveryPlaceWhereItsPredecessorStopped) {
   }
 }
 
+// RX-JRNL-04, INV-2: a life that serves what is published and is found while a refit runs takes no part in it. Were it
+// routed now, the next version would be published past it.
+TEST(Successor, DoesNotRouteWhomItFindsInMidRefit) {
+  FleetRig rig({.engines = 3, .policies = 3, .use_router = true});
+  ASSERT_TRUE(rig.Sync().status.ok());
+  rig.LoseAgent(2);
+  rig.RunFor(seconds(2));
+  rig.hold_loads = true;
+  rig.Request("r");
+  rig.RunFor(seconds(1));
+  ASSERT_EQ(rig.controller().phase(), sync::SessionPhase::kTransferring);
+  const Incarnation found{{1, 77}};
+  const sync::Residue residue = sync::Residue::Old(WeightVersion(1), Digest{{5, 5}});
+  rig.Deliver(control::AgentRegistered{{.slot = SlotIndex(2),
+                                        .incarnation = found,
+                                        .residue = residue,
+                                        .serving = true,
+                                        .attempt = AttemptId{Term(4), 1}}});
+  rig.RunUntilQuiet();
+  sync::AgentReply reply{.stamp = rig.commands(2).back().stamp,
+                         .kind = sync::ReplyKind::kDone,
+                         .status = {},
+                         .residue = residue,
+                         .totals = {}};
+  ASSERT_EQ(reply.stamp.incarnation, found);
+  reply.serving = true;
+  rig.Deliver(sync::SessionEvent{sync::AgentReplied{SlotIndex(2), reply}});
+  rig.RunFor(seconds(3));
+  EXPECT_EQ(rig.state(2), SlotState::kStale);
+  EXPECT_EQ(rig.router().size(), 2U);
+}
+
 // RX-JRNL-04, row 4.
 TEST(Successor, EndsALifeWhoseContentsNobodyKnows) {
   FleetRig rig({.engines = 2, .policies = 2, .use_fault_tolerance = true});

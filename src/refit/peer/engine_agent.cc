@@ -36,6 +36,8 @@ std::string_view ToString(AgentPhase phase) {
 
 namespace {
 
+constexpr std::size_t kOvertakersMax = 16;  // ABORT, HOLD and KILL that wait; more come from nobody sane
+
 // These overtake a running command: they end what is under way instead of adding to it.
 bool Overtakes(Kind kind) { return kind == Kind::kAbort || kind == Kind::kHold || kind == Kind::kKill; }
 
@@ -190,6 +192,10 @@ Status EngineAgent::CheckFence(const AgentCommand& command) const {
   return OkStatus();
 }
 
+bool EngineAgent::IsForAnother(const sync::Stamp& stamp) const {
+  return stamp.run != options_.run || stamp.incarnation != options_.incarnation;
+}
+
 Status EngineAgent::CheckPhase(const AgentCommand& command) const {
   const bool preparing = phase_ == AgentPhase::kPreparing;
   bool fits = false;
@@ -231,7 +237,16 @@ Status EngineAgent::CheckPhase(const AgentCommand& command) const {
 
 void EngineAgent::OnCommand(const AgentCommand& command, Instant now, EngineAgentEffects& out) {
   if (Status fence = CheckFence(command); !fence.ok()) {
-    return Reply(command, ReplyKind::kStale, std::move(fence), out);
+    Reply(command, ReplyKind::kStale, std::move(fence), out);
+    if (REFIT_MUTANT("RX-ID-04/answer-for-another", IsForAnother(command.stamp), false)) {
+      // The life that was asked is not here, and what we hold says nothing of it.
+      sync::AgentReply& reply = std::get<SendReply>(out.back()).reply;
+      reply.residue = sync::Residue::Unknown();
+      reply.serving = false;
+      reply.attempt = {};
+      reply.retryable_in_place = false;
+    }
+    return;
   }
   if (phase_ == AgentPhase::kDead) {
     // Whoever is not ours to end may answer somebody yet: nobody can say that it is held.
@@ -255,6 +270,11 @@ void EngineAgent::OnCommand(const AgentCommand& command, Instant now, EngineAgen
   }
   const Running accepted{command, now + command.budget};
   if (Overtakes(command.kind)) {
+    if (overtakers_.size() >= REFIT_MUTANT("RX-TIME-04/unbounded", kOvertakersMax, SIZE_MAX)) {
+      return Reply(command, ReplyKind::kStale,
+                   ResourceExhausted(StrCat(overtakers_.size(), " commands wait for what is under way to settle")),
+                   out);
+    }
     overtakers_.push_back(accepted);
     return Overtake(out);
   }
@@ -277,6 +297,7 @@ void EngineAgent::Start(Instant now, EngineAgentEffects& out) {
       loads_waiting_ = 0;
       loads_posted_ = 0;
       ended_.reset();
+      Await(now);
       out.emplace_back(StartTransfer{command.stamp, streams_, command.budget});
       return;
     case Kind::kActivate:
@@ -465,6 +486,9 @@ Instant EngineAgent::next_deadline() const {
   if (running_.has_value()) {
     next = std::min(next, running_->deadline);
   }
+  if (transfer_ == Transfer::kRunning) {
+    next = std::min(next, stalled_at_);
+  }
   for (const Running& overtaker : overtakers_) {
     next = std::min(next, overtaker.deadline);
   }
@@ -485,6 +509,12 @@ void EngineAgent::HandleDeadline(Instant now, EngineAgentEffects& out) {
   if (flush_retry_at_ <= now) {
     flush_retry_at_ = kNever;
     return NextCall(now, out);
+  }
+  if (transfer_ == Transfer::kRunning && stalled_at_ <= now) {
+    return StopTransferBecause(
+        DeadlineExceeded(StrCat("no load came for ", options_.stall_deadline / std::chrono::milliseconds(1),
+                                " ms, after ", loads_posted_)),
+        out);
   }
   // What serves, goes on serving; everything else holds memory for nobody.
   if (orphan_at_ <= now && REFIT_MUTANT("RX-JRNL-05/never-exits", phase_ != AgentPhase::kServing, false)) {

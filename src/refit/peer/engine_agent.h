@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -41,10 +42,11 @@ struct EngineAgentOptions {
   sync::Profile profile;
   std::uint32_t tp_size = 1;
   bool attached = false;  // the engine's history is unknown: `end` before `begin` on family C
-  std::shared_ptr<const weights::Manifest> expected;  // what the engine's model loads; null: not known, not checked
-  Duration call_deadline{};                           // of one engine call but update
-  Duration update_deadline{};                         // of one update call
-  Duration flush_retry_interval{};                    // between refused flushes, until the command's budget ends
+  std::shared_ptr<const weights::Manifest> expected;   // what the engine's model loads; null: not known, not checked
+  Duration call_deadline{};                            // of one engine call but update
+  Duration update_deadline{};                          // of one update call
+  Duration flush_retry_interval{};                     // between refused flushes, until the command's budget ends
+  Duration stall_deadline = std::chrono::seconds(30);  // a transfer that brings no load for so long has failed
   Duration orphan_deadline{};  // without any controller, an engine that does not serve is ended (RX-JRNL-05); 0: never
 };
 
@@ -147,7 +149,8 @@ class EngineAgent {
 
   void Handle(const EngineAgentEvent& event, Instant now, EngineAgentEffects& out);
   void HandleDeadline(Instant now, EngineAgentEffects& out);
-  Instant next_deadline() const;  // the next flush retry, the running command's budget, or the end of an orphan
+  // The next flush retry, the running command's budget, a transfer's stall, or the end of an orphan.
+  Instant next_deadline() const;
   AgentPhase phase() const { return phase_; }
   const sync::Residue& residue() const { return residue_; }
   AttemptId attempt() const { return attempt_; }
@@ -178,6 +181,7 @@ class EngineAgent {
   void Finish(sync::ReplyKind kind, Status status, EngineAgentEffects& out);
   void Overtake(EngineAgentEffects& out);
   void AnswerOvertakers(EngineAgentEffects& out);
+  bool IsForAnother(const sync::Stamp& stamp) const;
   void Reply(const sync::AgentCommand& command, sync::ReplyKind kind, Status status, EngineAgentEffects& out) const;
   void Kill(const Status& status, EngineAgentEffects& out);
   void OnBudgetSpent(EngineAgentEffects& out);
@@ -199,6 +203,7 @@ class EngineAgent {
   void StopTransferBecause(Status status, EngineAgentEffects& out);
   void SettleTransfer(Instant now, EngineAgentEffects& out);
   void FailTransfer(EngineAgentEffects& out);
+  void Await(Instant now);
   Duration Within(Duration deadline, Instant now) const;
   std::string LoadText(sync::Operation operation) const;  // which load an update was about
 
@@ -239,6 +244,7 @@ class EngineAgent {
   std::uint32_t loads_posted_ = 0;  // of the transfer; the last one's number, for messages
   std::uint32_t loads_waiting_ = 0;
   std::optional<sync::TransferTotals> ended_;
+  Instant stalled_at_ = kNever;  // of the running transfer, unless something comes; while an update is out: kNever
   Instant orphan_at_ = kNever;
 };
 

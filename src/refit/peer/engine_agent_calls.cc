@@ -168,6 +168,7 @@ void EngineAgent::PostNextUpdate(Instant now, EngineAgentEffects& out) {
   --loads_waiting_;
   ++loads_posted_;
   opened_ = true;
+  stalled_at_ = kNever;  // the call has a deadline of its own
   residue_ = REFIT_MUTANT("RX-COMMIT-11/update-leaves-old", sync::Residue::Mixed(version_, attempt_), residue_);
   outstanding_ = Outstanding{next_call_++, Operation::kUpdate};
   std::optional<WeightVersion> label;
@@ -179,11 +180,17 @@ void EngineAgent::PostNextUpdate(Instant now, EngineAgentEffects& out) {
 
 void EngineAgent::OnUpdateAnswer(const Answer& answer, Instant now, EngineAgentEffects& out) {
   if (answer.kind == AnswerKind::kOk) {
+    Await(now);
     PostNextUpdate(now, out);
   } else if (transfer_ == Transfer::kRunning) {
     StopTransferBecause(Refused(Operation::kUpdate, answer, LoadText(Operation::kUpdate)), out);
   }
   SettleTransfer(now, out);
+}
+
+// Something has just come; the next thing is due within the stall deadline.
+void EngineAgent::Await(Instant now) {
+  stalled_at_ = REFIT_MUTANT("RX-TIME-02/no-stall", now + options_.stall_deadline, kNever);
 }
 
 // The host stops its receive loops and answers TransferFenced once nothing of the attempt can act any more.

@@ -151,6 +151,19 @@ TEST_F(EngineAgentTest, AnyFieldOfTheStampThatDoesNotMatchMakesACommandStale) {
   EXPECT_NE(Find<CallEngine>(), nullptr);
 }
 
+// RX-ID-04: an address is used again. Whoever answers there says nothing about the life that was asked.
+TEST_F(EngineAgentTest, ACommandForAnotherLifeIsNotAnsweredWithWhatThisOneHolds) {
+  AgentCommand command = Command(Kind::kAbort);
+  command.stamp.incarnation = Incarnation{{9, 9}};
+  Give(command);
+  ASSERT_EQ(Replies().size(), 1U);
+  EXPECT_EQ(Replies()[0].residue.kind, ResidueKind::kUnknown);
+  EXPECT_FALSE(Replies()[0].serving || Replies()[0].retryable_in_place);
+  Give(Command(Kind::kAbort));
+  EXPECT_EQ(Replies()[0].residue, Residue::Old(WeightVersion(0)));
+  EXPECT_TRUE(Replies()[0].serving);
+}
+
 // RX-ID-02: lower or higher, never treated as current.
 TEST_F(EngineAgentTest, ACommandOfAnotherAttemptIsStale) {
   Do(Kind::kAttempt);
@@ -565,6 +578,45 @@ TEST_F(EngineAgentTest, ALinkThatIsNotProvedInTimeFailsTheBind) {
   EXPECT_EQ(Replies()[0].status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_NE(Find<CloseLink>(), nullptr);
   EXPECT_TRUE(agent_.links().empty());
+}
+
+// RX-TIME-02: a transfer is judged by what comes, however long it takes; while an update is out, that call's deadline
+// counts.
+TEST_F(EngineAgentTest, ATransferThatBringsNothingForAWhileHasStalled) {
+  DoUntil(Kind::kBegin);
+  AgentCommand transfer = Command(Kind::kTransfer);
+  transfer.budget = std::chrono::seconds(600);
+  Give(transfer);
+  for (int load = 0; load < 3; ++load) {
+    Deadline(std::chrono::seconds(29));
+    EXPECT_EQ(effects_.size(), 0U);
+    Load(AnswerKind::kOk);
+  }
+  EXPECT_EQ(agent_.next_deadline(), now_ + std::chrono::seconds(30));
+  Give(LoadReady{kAttempt});
+  const std::uint64_t update = Find<PostUpdate>()->call;
+  EXPECT_GT(agent_.next_deadline(), now_ + std::chrono::seconds(30));
+  Give(EngineAnswered{update, {AnswerKind::kOk, ""}});
+  Deadline(std::chrono::seconds(30));
+  ASSERT_NE(Find<StopTransfer>(), nullptr);
+  Give(TransferFenced{kAttempt});
+  ASSERT_EQ(Replies().size(), 1U);
+  EXPECT_EQ(Replies()[0].status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(Replies()[0].status.message(), HasSubstr("no load came for 30000 ms, after 4"));
+}
+
+// RX-TIME-04: what waits is bounded, and the overflow is refused.
+TEST_F(EngineAgentTest, CommandsThatOvertakeAreNotPiledUp) {
+  DoUntil(Kind::kBegin);
+  Give(Kind::kTransfer);
+  for (int command = 0; command < 16; ++command) {
+    Give(Kind::kAbort);
+    EXPECT_TRUE(Replies().empty());
+  }
+  Give(Kind::kAbort);
+  ExpectStale("16 commands wait");
+  Give(TransferFenced{kAttempt});
+  EXPECT_EQ(Replies().size(), 17U) << "the transfer, and each that waited";
 }
 
 // RX-COMMIT-03: a HOLD pauses what is not paused yet, and confirms it only then.

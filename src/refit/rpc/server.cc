@@ -15,6 +15,9 @@
 namespace refit::rpc {
 namespace {
 
+// A peer that is out of reach, or stopped, ends the calls to it after this time and as much again (RX-TIME-02).
+constexpr int kKeepAliveMs = 5000;
+
 // gRPC's own log says again, in many lines, what our Status says in one.
 void SilenceGrpcLog() {
   static std::once_flag once;
@@ -46,6 +49,7 @@ Result<std::unique_ptr<Server>> StartServer(const std::string& listen, std::uniq
   grpc::ServerBuilder builder;
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port in use is an error, not a second listener
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepAliveMs / 2);
   builder.SetMaxReceiveMessageSize(kMaxMessageSize);
   builder.RegisterService(service.get());
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
@@ -62,6 +66,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageSize);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepAliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepAliveMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // without end: an answer may take long
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a dead peer's back-off is not inherited by its successor

@@ -56,6 +56,7 @@ struct AgentHostOptions {
   Duration launch_deadline = std::chrono::seconds(60);
   Duration call_deadline = std::chrono::seconds(10);
   Duration update_deadline = std::chrono::seconds(20);
+  Duration stall_deadline = std::chrono::seconds(30);  // of a transfer that brings nothing
   Duration register_deadline = std::chrono::seconds(30);
 };
 

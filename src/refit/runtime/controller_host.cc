@@ -13,6 +13,7 @@
 
 #include "refit/base/str.h"
 #include "refit/control/controller.h"
+#include "refit/device/hash.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/mailbox.h"
 #include "refit/exec/random.h"
@@ -33,7 +34,9 @@ namespace {
 constexpr std::size_t kMailboxCapacity = 4096;
 constexpr Duration kIdleWait = std::chrono::seconds(1);
 constexpr Duration kAppendDeadline = std::chrono::seconds(10);
+constexpr Duration kReturnMoment = std::chrono::seconds(3);     // of whoever registers again by himself
 constexpr Duration kReturnDeadline = std::chrono::seconds(10);  // of an engine that the journal names
+constexpr Duration kTermCheckInterval = std::chrono::seconds(1);
 constexpr Duration kCommandBudget = std::chrono::seconds(10);
 // RX-QUAR-04. The window is shorter than as many launches as fill the budget: a slot whose agent does not come is
 // waited for and never given up; one whose engines keep failing soon is.
@@ -151,6 +154,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   rpc::SyncReport Sync(const rpc::SyncRequest& request, const rpc::ProgressSink& progress) override {
     const Ticket ticket = std::make_shared<exec::Mailbox<rpc::SyncReport>>(1);
     tickets_.With([&](Tickets& tickets) { tickets.emplace(request.request_id, ticket); });
+    AwaitReturn(request.budget);
     Status status = mailbox_.Push(control::SyncRequested{request.request_id, request.source, request.budget});
     const Instant deadline = exec::Now() + request.budget + kReplyMargin;
     while (status.ok()) {
@@ -224,7 +228,12 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       report.status = NotFound(StrCat("engine ", request.slot, " is not in the configuration"), "see `refit status`");
       return report;
     }
-    return verifier_.Verify(fleet.committed, request.model, targets, PolicyForHashes(), request.budget);
+    rpc::VerifyReport report =
+        verifier_.Verify(fleet.committed, request.model, targets, PolicyForHashes(), request.budget);
+    if (request.model.empty()) {  // else they were compared with something that nobody published
+      Post(ComparedIn(report, targets));
+    }
+    return report;
   }
 
  private:
@@ -268,6 +277,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     machine.keep_lease = options_.verify == VerifyWhen::kAlways;
     machine.launch_budget = kReturnDeadline;
     machine.append_deadline = kAppendDeadline;
+    machine.stall_deadline = options_.stall_deadline;
+    machine.min_rate = options_.min_rate;
+    machine.term_check_interval = kTermCheckInterval;
     machine.command_budget = kCommandBudget;
     if (options_.use_fault_tolerance) {
       machine.use_fault_tolerance = true;
@@ -396,6 +408,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   void Carry(const control::KillEngine& effect) { errands_.Carry(effect); }
   void Carry(const control::ProbeEngine& effect) { errands_.Carry(effect); }
   // Not asked for without a router (MachineOptions).
+  static void Carry(const control::ShutdownAnswered&) {}
   static void Carry(const control::RouterCall&) {}
 
   void Carry(const control::SyncAnswered& effect) {
@@ -494,24 +507,59 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     if (progress.phase != sync::ToString(sync::SessionPhase::kTransferring)) {
       return progress;
     }
-    for (const auto& client : AgentClients()) {
-      if (const auto bytes = client->BytesDelivered(kProgressDeadline); bytes.has_value()) {
+    for (const Agent& agent : AgentsInReach()) {
+      if (const auto bytes = agent.client->BytesDelivered(kProgressDeadline); bytes.has_value()) {
         progress.bytes_delivered += *bytes;
+        Post(sync::SessionEvent(sync::Delivered{agent.registration.slot, agent.registration.incarnation, *bytes}));
       }
     }
     return progress;
   }
 
-  std::vector<std::shared_ptr<rpc::AgentClient>> AgentClients() {
+  std::vector<Agent> AgentsInReach() {
     return peers_.With([](Peers& peers) {
-      std::vector<std::shared_ptr<rpc::AgentClient>> clients;
+      std::vector<Agent> agents;
       for (const auto& [slot, agent] : peers.agents) {
         if (agent.client != nullptr) {
-          clients.push_back(agent.client);
+          agents.push_back(agent);
         }
       }
-      return clients;
+      return agents;
     });
+  }
+
+  // Of the engines that were looked at: what differs, in one digest.
+  static control::HashesCompared ComparedIn(const rpc::VerifyReport& report, const std::vector<VerifyTarget>& targets) {
+    control::HashesCompared compared{report.version, {}};
+    for (std::size_t i = 0; i < report.engines.size(); ++i) {
+      const rpc::EngineVerification& engine = report.engines[i];
+      if (!engine.status.ok() || engine.rank_count == 0) {
+        continue;  // nothing is known of it
+      }
+      std::string text;
+      for (const weights::HashDifference& difference : engine.differences) {
+        text += StrCat(difference.rank, ' ', difference.parameter, ' ', difference.actual, '\n');
+      }
+      std::optional<Digest> digest;
+      if (!text.empty()) {
+        const auto hasher = device::MakeDigestHasher();
+        hasher->Update(AsBytes(text));
+        digest = hasher->Finish();
+      }
+      compared.engines.push_back({engine.slot, targets[i].slot.incarnation, digest});
+    }
+    return compared;
+  }
+
+  // A successor's members come back within a moment; nobody who asks in between is told that they are missing.
+  void AwaitReturn(Duration budget) {
+    if (recovered_.has_value()) {
+      const auto all_are_back = [this](const Peers& peers) {
+        return std::all_of(options_.policy_ranks.begin(), options_.policy_ranks.end(),
+                           [&peers](PolicyRank rank) { return peers.policies.contains(rank); });
+      };
+      peers_.Wait(all_are_back, std::min(began_ + kReturnMoment, exec::Now() + budget));
+    }
   }
 
   // Every policy rank holds the same set; the lowest one computes.
@@ -540,6 +588,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   }
 
   const ControllerHostOptions options_;
+  const Instant began_ = exec::Now();
   const RunId run_;
   const Term term_;
   const std::optional<control::JournalState> recovered_;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "refit/base/bytes.h"
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
@@ -39,6 +40,8 @@ struct ControllerHostOptions {
   Duration catch_up_deadline = std::chrono::seconds(60);
   VerifyWhen verify = VerifyWhen::kOnRequest;
   Duration verify_deadline = std::chrono::seconds(120);
+  Duration stall_deadline = std::chrono::seconds(30);  // see control::ControllerOptions
+  ByteCount min_rate = 0;                              // per second
   // This controller may not act any more: its process must end with that code (5: the journal is in doubt, 6: another
   // controller has taken over). Thread: the loop, which does nothing afterwards.
   std::function<void(int exit_code)> on_stop{};

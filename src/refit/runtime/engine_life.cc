@@ -125,6 +125,7 @@ peer::EngineAgentOptions EngineLife::MachineOptions() const {
   options.attached = options_.kind == EngineKind::kAttach;
   options.call_deadline = options_.call_deadline;
   options.update_deadline = options_.update_deadline;
+  options.stall_deadline = options_.stall_deadline;
   options.flush_retry_interval = kFlushRetryInterval;
   return options;
 }

@@ -22,6 +22,10 @@ constexpr std::uint32_t kFirstEngine = 1U << 16;
 
 constexpr std::uint32_t kBindTries = 2;       // RX-BIND-04
 constexpr std::uint32_t kDeathsInUpdate = 2;  // RX-QUAR-08
+constexpr std::uint32_t kSlowWindows = 3;     // RX-TIME-02
+constexpr std::size_t kRetryShare = 5;        // one command in so many may be a retry (RX-TIME-03)
+constexpr Duration kFirstBackoff = std::chrono::milliseconds(100);
+constexpr std::uint32_t kBackoffDoublings = 5;
 
 // Whether the same thing may go well next time: what failed is the way, not what went over it (RX-XFER-11).
 bool IsOfTheWay(const Status& status) {
@@ -31,7 +35,7 @@ bool IsOfTheWay(const Status& status) {
 
 }  // namespace
 
-Session::Session(SessionOptions options) : options_(std::move(options)), root_(options_.digest) {
+Session::Session(SessionOptions options) : options_(std::move(options)), prng_(options_.seed), root_(options_.digest) {
   for (const EngineMember& member : options_.engines) {
     Engine engine;
     engine.member = member;
@@ -78,6 +82,8 @@ void Session::Handle(const SessionEvent& event, Instant now, SessionEffects& out
       engine->out = true;
     }
     std::erase(options_.outside, std::pair(away->slot, away->incarnation));
+  } else if (const auto* delivered = std::get_if<Delivered>(&event)) {
+    OnDelivered(*delivered, now, out);
   } else if (const auto* policy = std::get_if<PolicyReplied>(&event)) {
     OnPolicyReplied(*policy);
   } else if (const auto* policy_lost = std::get_if<PolicyLost>(&event)) {
@@ -154,7 +160,7 @@ void Session::OnAgentReplied(const AgentReplied& event, Instant now, SessionEffe
   if (reply.kind == ReplyKind::kDone) {
     return OnAgentDone(*engine, kind, reply, now, out);
   }
-  OnAgentFailed(*engine, kind, reply, out);
+  OnAgentFailed(*engine, kind, reply, now, out);
 }
 
 void Session::OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now,
@@ -191,7 +197,8 @@ void Session::OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentRepl
   }
 }
 
-void Session::OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentReply& reply, SessionEffects& out) {
+void Session::OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now,
+                            SessionEffects& out) {
   const SlotIndex slot = engine.member.slot;
   switch (kind) {
     case AgentCommandKind::kHold:
@@ -208,18 +215,19 @@ void Session::OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentRe
     case AgentCommandKind::kActivate:
       // Refused, and consistent: once more, then its profile decides (RX-COMMIT-06).
       if (options_.profile.on_engine_loss == OnEngineLoss::kDetach) {
-        if (!std::exchange(engine.activated_twice, true)) {
+        if (!std::exchange(engine.activated_twice, true) && MayRetry()) {
+          engine.not_before = now + Backoff(0);
           return;
         }
         return Lose(engine, kind, reply.status, out);
       }
       return FailEngine(engine, kind, reply.status);
-    case AgentCommandKind::kBind: return OnBindFailed(engine, reply.status);
+    case AgentCommandKind::kBind: return OnBindFailed(engine, reply.status, now);
     case AgentCommandKind::kAttempt:
       if (reply.kind == ReplyKind::kUnbound) {
         engine.member.links.clear();
         engine.step = 0;
-        return OnBindFailed(engine, reply.status);
+        return OnBindFailed(engine, reply.status, now);
       }
       return FailEngine(engine, kind, reply.status);
     case AgentCommandKind::kTransfer:
@@ -236,13 +244,73 @@ void Session::OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentRe
   }
 }
 
-void Session::OnBindFailed(Engine& engine, const Status& status) {
+void Session::OnBindFailed(Engine& engine, const Status& status, Instant now) {
   bind_failed_ = true;
-  if (options_.profile.on_bind_failure == OnBindFailure::kRetry && ++engine.bind_tries < kBindTries) {
+  if (options_.profile.on_bind_failure == OnBindFailure::kRetry && ++engine.bind_tries < kBindTries && MayRetry()) {
+    engine.not_before = now + Backoff(engine.bind_tries - 1);
     return;  // its step is still to be done
   }
   engine.suspect = options_.profile.on_bind_failure == OnBindFailure::kRetry;
   FailEngine(engine, AgentCommandKind::kBind, status);
+}
+
+// RX-TIME-02: slow is not dead. Who is slow is named; who is slow while all others are not, holds up the whole fleet.
+void Session::OnDelivered(const Delivered& event, Instant now, SessionEffects& out) {
+  Engine* const engine = Find(event.slot, event.incarnation);
+  const auto receives = [](const Engine& each) {
+    return !each.gone && std::any_of(each.outstanding.begin(), each.outstanding.end(), [](const auto& command) {
+      return command.second.kind == AgentCommandKind::kTransfer;
+    });
+  };
+  if (options_.min_rate == 0 || engine == nullptr || !receives(*engine) || attempt_failure_.has_value() ||
+      failure_.has_value()) {
+    return;
+  }
+  if (engine->window_start == kNever) {
+    engine->window_start = now;
+    engine->window_bytes = event.bytes;
+  }
+  const Duration window = now - engine->window_start;
+  if (window < options_.rate_window) {
+    return;
+  }
+  const ByteCount bytes = event.bytes - std::min(event.bytes, engine->window_bytes);
+  const double rate = static_cast<double>(bytes) / ToSeconds(window);
+  engine->window_start = now;
+  engine->window_bytes = event.bytes;
+  engine->slow_windows = rate < static_cast<double>(options_.min_rate) ? engine->slow_windows + 1 : 0;
+  if (engine->slow_windows != kSlowWindows) {
+    return;
+  }
+  const Status slow = Unavailable(StrCat("engine ", event.slot, " is slow: ", static_cast<std::uint64_t>(rate),
+                                         " bytes/s in the third window below ", options_.min_rate),
+                                  "look at its link and its host");
+  notes_.push_back(slow.message());
+  const bool alone = engines_.size() > 1 && std::none_of(engines_.begin(), engines_.end(), [&](const Engine& other) {
+                       return &other != engine && other.slow_windows > 0;
+                     });
+  if (REFIT_MUTANT("RX-TIME-02/quarantine-the-slow", alone, true) &&
+      options_.profile.on_engine_loss == OnEngineLoss::kDetach) {
+    Lose(*engine, AgentCommandKind::kTransfer, slow, out);
+  }
+}
+
+// Retries of single commands are few, however many fail: at most one in kRetryShare of what a refit sends.
+bool Session::MayRetry() {
+  const std::size_t planned = engines_.size() * (Envelope().size() + 1) + policies_.size() * 2;
+  if (REFIT_MUTANT("RX-TIME-03/no-budget", retries_ >= planned / kRetryShare, false)) {
+    return false;
+  }
+  ++retries_;
+  return true;
+}
+
+// Exponential, half of it drawn.
+Duration Session::Backoff(std::uint32_t retry) {
+  const Duration full = kFirstBackoff * (1U << std::min(retry, kBackoffDoublings));
+  const auto half = static_cast<std::uint64_t>(full.count()) / 2;
+  return REFIT_MUTANT("RX-TIME-03/tight-loop", full - Duration(static_cast<Duration::rep>(prng_.Below(half + 1))),
+                      Duration(0));
 }
 
 void Session::OnAgentLost(const AgentLost& event, SessionEffects& out) {
@@ -316,6 +384,16 @@ bool Session::FailedAlike() const {
     }
   }
   return false;
+}
+
+// Whose bind failed for good is quarantined, unless most fared alike (RX-BIND-04, RX-QUAR-05).
+void Session::LoseSuspects(SessionEffects& out) {
+  const bool alike = FailedAlike();
+  for (Engine& engine : engines_) {
+    if (std::exchange(engine.suspect, false) && !engine.gone && !alike) {
+      Lose(engine, AgentCommandKind::kBind, engine.outcome.status, out);
+    }
+  }
 }
 
 // A pair failed although both its ends live: nobody can go on in this attempt (C6).
@@ -405,6 +483,18 @@ void Session::Fail(const Status& status, std::uint32_t place) {
   }
 }
 
+// Whether a failure ends the run: what the engines hold, or how they are linked, is not known well enough any more.
+bool Session::Latches() const {
+  const Profile& profile = options_.profile;
+  const bool started = REFIT_MUTANT("RC-TERM-01/latch-before-transfer", transfer_started_, true) &&
+                       REFIT_MUTANT("RC-TERM-01/no-latch-after-transfer", true, false);
+  return (started && profile.on_transfer_failure == OnTransferFailure::kLatch &&
+          REFIT_MUTANT("RC-SESS-09/ignore-the-capability", !options_.redo_safe, true)) ||
+         (REFIT_MUTANT("RC-BIND-05/allow-retry", bind_failed_, false) &&
+          profile.on_bind_failure == OnBindFailure::kLatch) ||
+         (equivocated_ && options_.kind == SessionKind::kRefit);
+}
+
 void Session::Finish(const Status& status, Instant now, SessionEffects& out) {
   const bool success = status.ok() && committed_;
   for (Policy& policy : policies_) {
@@ -441,14 +531,7 @@ void Session::Finish(const Status& status, Instant now, SessionEffects& out) {
     outcome.engines.push_back(engine.outcome);
   }
   const bool undecided = REFIT_MUTANT("RC-SESS-13/latch-after-commit", !committed_ && !append_sent_, true);
-  const bool started = REFIT_MUTANT("RC-TERM-01/latch-before-transfer", transfer_started_, true) &&
-                       REFIT_MUTANT("RC-TERM-01/no-latch-after-transfer", true, false);
-  const Profile& profile = options_.profile;
-  outcome.latch = !status.ok() && undecided &&
-                  ((started && profile.on_transfer_failure == OnTransferFailure::kLatch) ||
-                   (REFIT_MUTANT("RC-BIND-05/allow-retry", bind_failed_, false) &&
-                    profile.on_bind_failure == OnBindFailure::kLatch) ||
-                   (equivocated_ && options_.kind == SessionKind::kRefit));
+  outcome.latch = !status.ok() && undecided && Latches();
   outcome.notes = notes_;
   phase_ = SessionPhase::kFinished;
   out.emplace_back(Finished{std::move(outcome)});
@@ -458,13 +541,29 @@ Instant Session::next_deadline() const {
   if (phase_ == SessionPhase::kIdle || phase_ == SessionPhase::kFinished) {
     return kNever;
   }
-  return phase_ >= SessionPhase::kDeciding ? options_.deadline : work_deadline_;
+  const Instant end = phase_ >= SessionPhase::kDeciding ? options_.deadline : work_deadline_;
+  Instant next = std::min(end, next_attempt_at_);
+  for (const Engine& engine : engines_) {
+    if (engine.not_before != Instant{}) {
+      next = std::min(next, engine.not_before);
+    }
+  }
+  return next;
 }
 
 void Session::HandleDeadline(Instant now, SessionEffects& out) {
-  if (now >= next_deadline()) {
-    OnDeadline(now, out);
+  if (now < next_deadline()) {
+    return;
   }
+  for (Engine& engine : engines_) {
+    if (engine.not_before <= now) {
+      engine.not_before = {};
+    }
+  }
+  if (now >= (phase_ >= SessionPhase::kDeciding ? options_.deadline : work_deadline_)) {
+    return OnDeadline(now, out);
+  }
+  Advance(now, out);
 }
 
 void Session::OnDeadline(Instant now, SessionEffects& out) {

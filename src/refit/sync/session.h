@@ -8,6 +8,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "refit/base/ids.h"
+#include "refit/base/prng.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
 #include "refit/fleet/slot.h"
@@ -71,6 +73,12 @@ struct SessionOptions {
   std::map<SlotIndex, CommandSeq> next_seq;                // first seq to use per agent; none: 1
   std::map<PolicyRank, CommandSeq> next_policy_seq;        // the same per policy worker
   bool keep_lease = false;  // verify: always — the lease is given back by whoever verified
+  // Of a command that waits for nobody else: how long it may take. A transfer is judged by its progress (RX-TIME-02).
+  Duration stall_deadline = std::chrono::seconds(30);
+  std::uint64_t min_rate = 0;  // bytes per second; an engine that gets less in three windows is slow; 0: not judged
+  Duration rate_window = std::chrono::seconds(5);
+  bool redo_safe = false;  // an interrupted transfer can simply be repeated by the next sync (RC-SESS-09)
+  std::uint64_t seed = 0;  // of the jitter of back-offs
 };
 
 // ---- events
@@ -89,6 +97,12 @@ struct OutOfTraffic {
   SlotIndex slot;
   Incarnation incarnation;
 };
+// How much of the running transfer an engine has installed by now, as it says when asked.
+struct Delivered {
+  SlotIndex slot;
+  Incarnation incarnation;
+  ByteCount bytes = 0;
+};
 struct PolicyReplied {
   PolicyRank rank;
   PolicyReply reply;
@@ -103,8 +117,8 @@ struct CommitAppended {
 struct Cancelled {
   Status status;
 };
-using SessionEvent =
-    std::variant<Started, AgentReplied, AgentLost, OutOfTraffic, PolicyReplied, PolicyLost, CommitAppended, Cancelled>;
+using SessionEvent = std::variant<Started, AgentReplied, AgentLost, OutOfTraffic, Delivered, PolicyReplied, PolicyLost,
+                                  CommitAppended, Cancelled>;
 
 // ---- effects, to be carried out in order
 struct SendToAgent {
@@ -226,6 +240,10 @@ class Session {
     std::optional<AttemptId> complete;  // the attempt whose version it holds
     std::optional<std::pair<AgentCommandKind, StatusCode>> failed_at;  // in this attempt
     std::uint32_t bind_tries = 0;
+    Instant not_before{};             // a retry waits for its back-off (RX-TIME-03)
+    Instant window_start = kNever;    // of the window in which its rate is measured; kNever: none yet
+    ByteCount window_bytes = 0;       // delivered when that began
+    std::uint32_t slow_windows = 0;   // in a row
     std::uint32_t link_failures = 0;  // attempts that its link ended although both ends live
     bool suspect = false;             // to be quarantined, unless most failed alike
     bool gone = false;                // lost or quarantined: no command reaches it
@@ -255,8 +273,9 @@ class Session {
   void OnStarted(Instant now, SessionEffects& out);
   void OnAgentReplied(const AgentReplied& event, Instant now, SessionEffects& out);
   void OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now, SessionEffects& out);
-  void OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentReply& reply, SessionEffects& out);
-  void OnBindFailed(Engine& engine, const Status& status);
+  void OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now, SessionEffects& out);
+  void OnBindFailed(Engine& engine, const Status& status, Instant now);
+  void OnDelivered(const Delivered& event, Instant now, SessionEffects& out);
   void OnAgentLost(const AgentLost& event, SessionEffects& out);
   void OnPolicyReplied(const PolicyReplied& event);
   void OnPolicyLost(const PolicyLost& event);
@@ -266,6 +285,10 @@ class Session {
   void FailAttempt(const Status& status);
   void Fail(const Status& status, std::uint32_t place);
   bool FailedAlike() const;
+  void LoseSuspects(SessionEffects& out);
+  bool Latches() const;
+  bool MayRetry();
+  Duration Backoff(std::uint32_t retry);
   void Finish(const Status& status, Instant now, SessionEffects& out);
   std::string WaitingFor() const;
   Engine* Find(SlotIndex slot, Incarnation incarnation);
@@ -302,11 +325,14 @@ class Session {
 
   SessionOptions options_;  // attempt: the current one
   SessionPhase phase_ = SessionPhase::kIdle;
-  std::vector<Engine> engines_;    // by slot
-  std::vector<Policy> policies_;   // by rank
-  std::uint32_t attempts_ = 0;     // begun
-  Instant prepare_deadline_{};     // of steps before the transfer: one engine's flush must not eat the whole budget
-  Instant work_deadline_{};        // what remains until the deadline is for undoing
+  std::vector<Engine> engines_;       // by slot
+  std::vector<Policy> policies_;      // by rank
+  std::uint32_t attempts_ = 0;        // begun
+  Instant prepare_deadline_{};        // of steps before the transfer: one engine's flush must not eat the whole budget
+  Instant work_deadline_{};           // what remains until the deadline is for undoing
+  Instant next_attempt_at_ = kNever;  // after its back-off
+  Prng prng_;
+  std::uint32_t retries_ = 0;      // of single commands
   Digest digest_;                  // root of what the senders sent
   std::optional<Digest> root_;     // of the first attempt that every sender completed, or of the committed version
   std::optional<Status> failure_;  // primary; its place decides between those of one step

@@ -84,7 +84,8 @@ void Session::AdvanceEnvelope(Instant now, SessionEffects& out) {
       any_ending = any_ending || (engine.step < envelope.size() && envelope[engine.step] == AgentCommandKind::kEnd);
     }
   }
-  if (all_done && AllSent()) {
+  if (all_done &&
+      (AllSent() || !in_transfer_)) {  // or whoever failed the attempt before is out: nothing is left to send
     phase_ = SessionPhase::kDeciding;
     return AdvanceDeciding(now, out);
   }
@@ -114,7 +115,8 @@ bool Session::DispatchSteps(Instant now, SessionEffects& out) {
   }
   bool sent = false;
   for (Engine& engine : engines_) {
-    if (!engine.outcome.status.ok() || !engine.outstanding.empty() || engine.step == envelope.size()) {
+    const bool waits = !engine.outstanding.empty() || engine.not_before > now;
+    if (!engine.outcome.status.ok() || waits || engine.step == envelope.size()) {
       continue;
     }
     const AgentCommandKind kind = envelope[engine.step];
@@ -241,6 +243,13 @@ bool Session::Equivocates() const {
 // ---- the next attempt
 
 void Session::AdvanceFencing(Instant now, SessionEffects& out) {
+  if (next_attempt_at_ != kNever) {
+    if (now >= next_attempt_at_) {
+      next_attempt_at_ = kNever;
+      StartAttempt(now, out);
+    }
+    return;
+  }
   if (AbortEverybody(now, out) && REFIT_MUTANT("RX-XFER-05/not-awaited", true, false)) {
     return;
   }
@@ -322,6 +331,8 @@ void Session::NextAttempt(Instant now, SessionEffects& out) {
   for (Engine& engine : engines_) {
     engine.abort_sent = false;
     engine.failed_at.reset();
+    engine.window_start = kNever;
+    engine.slow_windows = 0;
     if (!engine.complete.has_value()) {
       engine.step = 0;  // links that are bound stay bound
       engine.outcome.totals = {};
@@ -332,14 +343,7 @@ void Session::NextAttempt(Instant now, SessionEffects& out) {
     policy.sent = REFIT_MUTANT("RX-XFER-06/restart-one-rank", false, policy.sent);
     policy.receivers.clear();
   }
-  const bool complete = std::all_of(engines_.begin(), engines_.end(), [](const Engine& engine) {
-    return !engine.outcome.status.ok() || engine.complete.has_value();
-  });
-  if (complete) {  // whoever failed it is out: nothing is left to send
-    phase_ = SessionPhase::kDeciding;
-    return AdvanceDeciding(now, out);
-  }
-  StartAttempt(now, out);
+  next_attempt_at_ = now + Backoff(attempts_ - 1);
 }
 
 // ---- decide and settle
@@ -411,14 +415,11 @@ bool Session::KeepOutOfTraffic(Instant now, SessionEffects& out) {
   if (REFIT_MUTANT("RX-COMMIT-03/no-hold", false, true)) {
     return false;
   }
-  const bool alike = FailedAlike();
+  LoseSuspects(out);
   bool waiting = !options_.outside.empty();
   for (Engine& engine : engines_) {
     if (engine.outcome.status.ok() || engine.out) {
       continue;
-    }
-    if (std::exchange(engine.suspect, false) && !engine.gone && !alike) {
-      Lose(engine, AgentCommandKind::kBind, engine.outcome.status, out);
     }
     if (!engine.gone && engine.outstanding.empty() && !std::exchange(engine.hold_sent, true)) {
       Send(engine, AgentCommandKind::kHold, now, out);
@@ -431,10 +432,11 @@ bool Session::KeepOutOfTraffic(Instant now, SessionEffects& out) {
 void Session::AdvanceActivating(Instant now, SessionEffects& out) {
   bool waiting = false;
   for (Engine& engine : engines_) {
-    if (engine.outcome.status.ok() && !engine.gone && !engine.outcome.serving && engine.outstanding.empty()) {
+    const bool waits = !engine.outstanding.empty() || engine.not_before > now;
+    if (engine.outcome.status.ok() && !engine.gone && !engine.outcome.serving && !waits) {
       Send(engine, AgentCommandKind::kActivate, now, out);
     }
-    waiting = waiting || !engine.outstanding.empty();
+    waiting = waiting || waits || !engine.outstanding.empty();
   }
   if (waiting) {
     return;
@@ -463,10 +465,14 @@ bool Session::MayResumeOld(const Engine& engine) const {
   return paused && !engine.outcome.serving && !engine.resume_sent && !engine.out &&
          REFIT_MUTANT("RC-SESS-08/resume-after-transfer", !latches, true) &&
          REFIT_MUTANT("RX-COMMIT-11/resume-mixed",
-                      options_.kind == SessionKind::kRefit && residue.IsOld(options_.committed), true);
+                      options_.kind == SessionKind::kRefit &&
+                          REFIT_MUTANT("RX-COMMIT-07/resume-whoever", residue.IsOld(options_.committed),
+                                       residue.kind == ResidueKind::kOld),
+                      true);
 }
 
 void Session::AdvanceUndoing(Instant now, SessionEffects& out) {
+  LoseSuspects(out);
   bool waiting = AbortEverybody(now, out);
   for (Engine& engine : engines_) {
     if (!engine.gone && engine.outstanding.empty() &&
@@ -483,20 +489,22 @@ void Session::AdvanceUndoing(Instant now, SessionEffects& out) {
 
 // ---- sending
 
-// A command that undoes gets half of what remains, so that its answer, even `not in time`, still arrives.
+// A command that undoes gets half of what remains, so that its answer, even `not in time`, still arrives. Only a
+// transfer waits for others; what else takes longer than stall_deadline has stalled (RX-TIME-02).
 Instant Session::BudgetEnd(AgentCommandKind kind, Instant now) const {
+  const Instant stalled = REFIT_MUTANT("RX-TIME-02/wall-timeout-only", now + options_.stall_deadline, kNever);
   switch (kind) {
     case AgentCommandKind::kBind:
     case AgentCommandKind::kAttempt:
     case AgentCommandKind::kOnloadWeights:
     case AgentCommandKind::kPause:
     case AgentCommandKind::kFlush:
-    case AgentCommandKind::kBegin: return prepare_deadline_;
-    case AgentCommandKind::kTransfer:
-    case AgentCommandKind::kEnd: return work_deadline_;
+    case AgentCommandKind::kBegin: return std::min(prepare_deadline_, stalled);
+    case AgentCommandKind::kTransfer: return work_deadline_;
+    case AgentCommandKind::kEnd: return std::min(work_deadline_, stalled);
     case AgentCommandKind::kAbort:
-    case AgentCommandKind::kResumeOld: return now + (options_.deadline - now) / 2;
-    default: return options_.deadline;
+    case AgentCommandKind::kResumeOld: return std::min(now + (options_.deadline - now) / 2, stalled);
+    default: return std::min(options_.deadline, stalled);
   }
 }
 
@@ -545,6 +553,9 @@ void Session::Send(Policy& policy, PolicyCommandKind kind, Instant now, SessionE
   // A source that does not return is reported as such after the session gave up on it, not in place of the reason.
   const Instant latest = std::max(now, work_deadline_);
   command.budget = std::max(latest + (options_.deadline - latest) / 2 - now, Duration(0));
+  if (kind != PolicyCommandKind::kSend && kind != PolicyCommandKind::kAbort) {
+    command.budget = std::min(command.budget, options_.stall_deadline);
+  }
   if (kind == PolicyCommandKind::kLease) {
     command.source = options_.source;
   } else if (kind == PolicyCommandKind::kSend) {

@@ -347,7 +347,7 @@ TEST_F(SglangEngineTest, TheRoutesAreAskedWithBodiesThatAreRefused) {
   }
 }
 
-// RC-CFG-02, -03, -04, -05, -08, settled D5.
+// RC-CFG-02, -03, -04, -05, -08, settled D5. RC-KILL-04, RC-ROLE-03: no engine is on several nodes.
 TEST_F(SglangEngineTest, AServerThatCannotBeRefittedIsNamedWithItsSetting) {
   const auto refusal = [this](const std::string& more) {
     const auto described = Describe(R"({"version":"0.5.23","tp_size":2)" + more + "}");
