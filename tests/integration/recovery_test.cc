@@ -6,6 +6,7 @@
 
 #include <signal.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <set>
 
@@ -64,8 +65,16 @@ std::vector<std::string> AgentCommand(const Fleet& fleet, std::uint32_t slot) {
 
 // RC-REC-07, -08, RC-BIND-02, -04, RX-MEM-02, settled C13: without anybody's sync.
 TEST(Recovery, AKilledEngineIsReplacedAndCatchesUpAndItsSurvivorIsLeftAlone) {
-  for (const char* const transport : {"shm", "loopback"}) {
-    Fleet fleet({.tp_size = 1, .transport = transport, .use_fault_tolerance = true});
+  const char* const nixl = std::getenv("REFIT_NIXL");  // the wheel nixl-cu13, where there is one
+  std::vector<std::string> transports = {"shm", "loopback"};
+  if (nixl != nullptr && *nixl != '\0') {
+    transports.emplace_back("nixl");
+  }
+  for (const std::string& transport : transports) {
+    Fleet fleet({.tp_size = 1,
+                 .transport = transport,
+                 .nixl_library = transport == "nixl" ? nixl : "",
+                 .use_fault_tolerance = true});
     ASSERT_TRUE(fleet.Sync().status.ok());
     const rpc::FleetReport before = fleet.GetStatus();
     Instant killed{};
