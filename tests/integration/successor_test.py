@@ -50,6 +50,13 @@ class SurvivingFleet(cli.Fleet):
         self.controller = self.role(f"controller-{self.lives}", "controller", "--config", self.job)
         return self.controller
 
+    def kill_and_start(self):
+        """When the controller had ended; the next one is ready when this returns."""
+        self.controller.stop(signal.SIGKILL)
+        ended = time.monotonic()
+        self.start_controller()
+        return ended
+
     def query(self, sql):
         with sqlite3.connect(os.path.join(self.state, "controller.db"), timeout=5) as database:
             return database.execute(sql).fetchall()
@@ -84,43 +91,26 @@ class SurvivingFleet(cli.Fleet):
         return report["version"]
 
 
-class Supervisor:
-    """Starts a controller again as soon as one has ended, and notes how long the fleet takes."""
-
-    def __init__(self, fleet):
-        self.fleet = fleet
-        self.recoveries = []
-
-    def kill(self, how=signal.SIGKILL):
-        self.fleet.controller.process.send_signal(how)
-        self.fleet.controller.process.wait(DEADLINE)
-        began = time.monotonic()
-        self.fleet.start_controller()
-        return began
-
-
 class AControllerThatDies(unittest.TestCase):
     def test_at_any_moment_of_a_sync_loses_no_version_and_doubles_none(self):
         """RX-JRNL-01, RX-JRNL-04, RX-ONCE-01, RX-ONCE-02, RX-LEAD-01, S59."""
         kills = int(os.environ.get("REFIT_SUCCESSOR_KILLS", "20"))
         chance = random.Random(int(os.environ.get("REFIT_SUCCESSOR_SEED", "1")))
         with SurvivingFleet(engines=2) as fleet:
-            supervisor = Supervisor(fleet)
             fleet.publish("before")
             pids = fleet.engine_pids()
             began = time.monotonic()
             fleet.publish("for-its-time")
             usual = time.monotonic() - began
-            versions = []
-            decided = 0
+            versions, recoveries, decided = [], [], 0
             for n in range(kills):
                 client = fleet.sync(f"request-{n}")
-                time.sleep(chance.uniform(0, usual))  # the moment of the kill, not a wait for anything
-                ended = supervisor.kill()
+                time.sleep(chance.uniform(0, 1.2 * usual))  # the moment of the kill, not a wait for anything
+                ended = fleet.kill_and_start()
                 code, report = fleet.finish(client)
                 self.assertEqual(code, 0, f"request-{n}: {report}")
                 wait_for(fleet.consistent, f"the fleet after kill {n}")
-                supervisor.recoveries.append(time.monotonic() - ended)
+                recoveries.append(time.monotonic() - ended)
                 versions.append(report["version"])
                 decided += not report["engines"]  # what the dead one had recorded
             self.assertEqual(fleet.engine_pids(), pids, "an engine was restarted")
@@ -133,38 +123,35 @@ class AControllerThatDies(unittest.TestCase):
                 self.assertEqual(fleet.publish(f"request-{n}"), version)
             code, verified = fleet.ask("verify")
             self.assertEqual((code, verified["verified"]), (0, True))
-            times = sorted(supervisor.recoveries)
-            print(f"{kills} kills, {decided} after the decision: consistent after median {times[len(times) // 2]:.2f} s, worst {times[-1]:.2f} s")
-
+            recoveries.sort()
+            print(f"{kills} kills, {decided} after the decision: consistent after {recoveries[kills // 2]:.2f} s, "
+                  f"worst {recoveries[-1]:.2f} s (goal {GOAL} s)")
 
     def test_right_after_each_of_its_records_is_succeeded_without_loss(self):
-        """RX-JRNL-01, RX-JRNL-04, RX-COMMIT-06, S59: before the decision, right after it, and before anybody was told."""
+        """RX-JRNL-01, RX-JRNL-04, RX-COMMIT-06, S59: before the decision, after it, and before anybody was told."""
         with SurvivingFleet(engines=2) as fleet:
-            supervisor = Supervisor(fleet)
             fleet.publish("before")
             pids = fleet.engine_pids()
-            first = fleet.query("SELECT max(position) FROM journal")[0][0]
-            fleet.publish("what-records-there-are")
-            kinds = [row[0] for row in fleet.query(f"SELECT type FROM journal WHERE position > {first}")]
-            self.assertIn("INTENT", kinds)
-            self.assertIn("COMMIT", kinds)
-            self.assertIn("OUTCOME", kinds)
-            version = 2
             journal = sqlite3.connect(os.path.join(fleet.state, "controller.db"), timeout=5)
             fleet.callback(journal.close)
-            for count in range(1, len(kinds) + 1):
-                before = fleet.query("SELECT max(position) FROM journal")[0][0]
-                client = fleet.sync(f"killed-after-{count}")
-                wait_for(lambda: journal.execute("SELECT max(position) FROM journal").fetchone()[0] >= before + count,
-                         f"record {count}", pause=0)
-                supervisor.kill()
+            kinds = ["INTENT", "COMMIT", "OUTCOME"]
+            version = 1
+            for kind in kinds:
+                before, term = fleet.query("SELECT max(position), (SELECT term FROM authority) FROM journal")[0]
+                client = fleet.sync(f"killed-after-{kind}")
+                written = f"SELECT 1 FROM journal WHERE position > {before} AND type = '{kind}'"
+                wait_for(lambda: journal.execute(written).fetchone(), f"a record {kind}", pause=0)
+                fleet.kill_and_start()
                 code, report = fleet.finish(client)
                 self.assertEqual(code, 0, report)
                 self.assertGreater(report["version"], version)
                 version = report["version"]
-                wait_for(fleet.consistent, f"the fleet after record {count}, {kinds[count - 1]}")
-            commits = [row[0] for row in fleet.query("SELECT version FROM journal WHERE type = 'COMMIT'")]
-            self.assertEqual(len(commits), len(kinds) + 2)
+                if kind in ("COMMIT", "OUTCOME"):
+                    writer = fleet.query(f"SELECT term FROM journal WHERE version = {version}")[0][0]
+                    self.assertEqual(writer, term, "what was decided was decided anew")
+                wait_for(fleet.consistent, f"the fleet after a record {kind}")
+            commits = fleet.query("SELECT version FROM journal WHERE type = 'COMMIT'")
+            self.assertEqual(len(commits), len(kinds) + 1)
             self.assertEqual(fleet.engine_pids(), pids)
 
 
@@ -214,8 +201,7 @@ class AControllerThatIsTakenOver(unittest.TestCase):
             old = fleet.controller
             fleet.query("UPDATE authority SET boot_id = 'another'")  # nobody of another boot can be killed
             fleet.start_controller()
-            refused = refit("sync", "--controller", old.address, "--json", "--deadline", "1s")
-            self.assertEqual(old.process.wait(10), 6, refused.stdout)
+            self.assertEqual(old.process.wait(DEADLINE), 6, "it asks the file once a second")
             wait_for(fleet.consistent, "the fleet under its second controller")
             self.assertEqual(fleet.publish("two"), 2)
 
