@@ -64,9 +64,20 @@ void AgentProcess::Launch(std::uint64_t launch, Duration budget, ReplyTo reply_t
   if (life_ != nullptr) {
     return Register();  // its engine lives: whoever asks does not know of it
   }
+  const std::pair asked(reply_to.controller->term(), launch);
+  if (asked <= newest_launch_) {
+    return FailLaunch(launch, reply_to);  // it was long under way, and whoever sent it has sent another one
+  }
+  newest_launch_ = asked;
   if (launching_ == nullptr) {
     StartLaunch(launch, reply_to);
   }
+}
+
+void AgentProcess::FailLaunch(std::uint64_t launch, ReplyTo reply_to) {
+  world().network().Send(id(), reply_to.controller->id(), [this, launch, reply_to] {
+    reply_to.controller->Run([this, launch, reply_to] { reply_to.controller->OnLaunchFailed(slot_, launch); });
+  });
 }
 
 void AgentProcess::StartLaunch(std::uint64_t launch, ReplyTo reply_to) {
@@ -76,9 +87,7 @@ void AgentProcess::StartLaunch(std::uint64_t launch, ReplyTo reply_to) {
         if (reply_to.controller == nullptr) {
           return Relaunch();
         }
-        world().network().Send(id(), reply_to.controller->id(), [this, launch, reply_to] {
-          reply_to.controller->Run([this, launch, reply_to] { reply_to.controller->OnLaunchFailed(slot_, launch); });
-        });
+        FailLaunch(launch, reply_to);
       });
     });
     return;

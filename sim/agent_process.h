@@ -71,6 +71,7 @@ class AgentProcess final : public Node {
   void OnKilled() override;
 
   void StartLaunch(std::uint64_t launch, ReplyTo reply_to);
+  void FailLaunch(std::uint64_t launch, ReplyTo reply_to);
   void Launched(Engine& engine, std::uint64_t launch);
   void BeginLife(Engine& engine);
   void Relaunch();  // where nobody asks for it
@@ -98,6 +99,7 @@ class AgentProcess final : public Node {
   std::vector<std::unique_ptr<Life>> lives_;
   Life* life_ = nullptr;  // that commands reach
   Engine* launching_ = nullptr;
+  std::pair<Term, std::uint64_t> newest_launch_;  // that was asked for
   std::optional<Incarnation> unconfirmed_;  // its kill
   Duration relaunch_pause_ = std::chrono::milliseconds(500);
   std::uint64_t registration_ = 0;
