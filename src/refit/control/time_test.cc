@@ -119,6 +119,24 @@ TEST(Time, AttemptsAreSpacedByAGrowingBackoff) {
   EXPECT_LE(sent[1] - sent[0], milliseconds(100));
 }
 
+// What ends the sync while an attempt waits for its time is carried out then, and nothing waits for that time any more.
+TEST(Time, ACancellationEndsTheBackoff) {
+  FleetRig rig({});
+  rig.hold_loads = true;
+  rig.Request("r");
+  rig.RunUntilQuiet();
+  rig.BreakLink(0);
+  rig.RunUntilQuiet();
+  ASSERT_EQ(rig.records("ABORTED").size(), 1U);
+  ASSERT_EQ(rig.controller().phase(), sync::SessionPhase::kFencing);
+  rig.on_agent_reply = [](SlotIndex, const sync::AgentReply&) { return false; };
+  rig.Deliver(control::SyncCancelled{"r"});
+  rig.RunFor(seconds(1));
+  EXPECT_EQ(rig.controller().phase(), sync::SessionPhase::kUndoing);
+  EXPECT_EQ(rig.traced("0 attempt"), 1);
+  EXPECT_THAT(rig.Violations(), IsEmpty());
+}
+
 TEST(Time, ABindIsTriedAgainAfterABackoff) {
   FleetRig rig({});
   rig.on_link = [tries = 0](SlotIndex slot, const sync::StreamSource&) mutable {

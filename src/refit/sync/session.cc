@@ -542,7 +542,7 @@ Instant Session::next_deadline() const {
     return kNever;
   }
   const Instant end = phase_ >= SessionPhase::kDeciding ? options_.deadline : work_deadline_;
-  Instant next = std::min(end, next_attempt_at_);
+  Instant next = phase_ == SessionPhase::kFencing ? std::min(end, next_attempt_at_) : end;
   for (const Engine& engine : engines_) {
     if (engine.not_before != Instant{}) {
       next = std::min(next, engine.not_before);
