@@ -127,7 +127,7 @@ void World::RunFaults() {
   client_->Ask(plan_.requests, [this] { all_answered_ = true; });  // which may be long after this returned
   while (!all_answered_ && now_ < Instant{} + kPatience && Step()) {
     if (result_.steps > kMostSteps) {
-      Report(Checker::kL1, "time stands still");
+      return Report(Checker::kL1, "time stands still");  // or goes on and on
     }
   }
 }
@@ -163,7 +163,7 @@ void World::RunHealed() {
   AskHealed(now_ + kSettleBound);
   while (!settled_ && Step()) {
     if (result_.steps > kMostSteps) {
-      Report(Checker::kL1, "time stands still");
+      return Report(Checker::kL1, "time stands still");  // or goes on and on
     }
   }
 }
