@@ -145,7 +145,7 @@ void ControllerProcess::OnPeerDied(Process peer) {
   }
 }
 
-void ControllerProcess::ToAgent(SlotIndex slot, std::function<void(AgentProcess&)> what,
+bool ControllerProcess::ToAgent(SlotIndex slot, std::function<void(AgentProcess&)> what,
                                 std::function<void()> refused) {
   const Process agent{ProcessKind::kAgent, slot.value()};
   const bool sent = world().network().Send(id(), agent, [this, slot, agent, what = std::move(what), refused] {
@@ -156,9 +156,7 @@ void ControllerProcess::ToAgent(SlotIndex slot, std::function<void(AgentProcess&
     }
     there->Run([there, what] { what(*there); });
   });
-  if (!sent) {
-    world().After(kKeepAlive, [this, refused] { Run(refused); });
-  }
+  return sent;
 }
 
 void ControllerProcess::Carry(const sync::SendToAgent& effect) {
@@ -172,13 +170,16 @@ void ControllerProcess::Carry(const sync::SendToAgent& effect) {
                                     .session = true},
                                    command.budget + 2 * kReplyMargin);
   const auto first = std::make_shared<bool>(true);
-  ToAgent(
+  const bool sent = ToAgent(
       effect.slot,
       [this, command, call, first](AgentProcess& agent) {
         // A second copy has nobody who waits for its answer.
         agent.Execute(command, std::exchange(*first, false) ? ReplyTo{this, call} : ReplyTo{});
       },
       [this, call] { FailCall(call, Unavailable("connection refused")); });
+  if (!sent) {
+    OnAnswerLost(call);
+  }
   world().faults().OnCommandSent(effect.slot, command.kind);
 }
 

@@ -86,7 +86,8 @@ class ControllerProcess final : public Node {
   std::uint64_t Begin(Call call, Duration deadline);
   void FailCall(std::uint64_t call, const Status& status);
   // Runs at that agent when the message arrives; refused where no agent is there.
-  void ToAgent(SlotIndex slot, std::function<void(AgentProcess&)> what, std::function<void()> refused);
+  // False: it is lost.
+  bool ToAgent(SlotIndex slot, std::function<void(AgentProcess&)> what, std::function<void()> refused);
 
   const std::uint32_t number_;
   const Term term_;

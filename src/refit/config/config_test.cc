@@ -156,7 +156,8 @@ TEST(Guards, RefuseKvScalesThatNoSyncWouldRenew) {  // RC-SESS-12
 // RX-TIME-02: a call that may take longer than the stall deadline would be cut off by it.
 TEST(Guards, RefuseAStallDeadlineThatOneCallCanReach) {
   EXPECT_THAT(ErrorOf(File("deadlines: {stall: 20s}\n")), HasSubstr("more than 20000ms"));
-  EXPECT_THAT(ErrorOf(File("deadlines: {call: 40s}\n")), HasSubstr("deadlines.stall is 30000ms"));
+  EXPECT_THAT(ErrorOf(File("deadlines: {call: 40s, stall: 30s}\n")), HasSubstr("deadlines.stall is 30000ms"));
+  EXPECT_EQ(ParseJob(File("deadlines: {call: 40s}\n"))->options.deadlines.stall, std::chrono::seconds(60));
   EXPECT_EQ(ErrorOf(File("deadlines: {call: 40s, stall: 41s}\n")), "no error");
   EXPECT_EQ(ParseJob(File("transport: {min_rate: 100MiB}\n"))->options.min_rate, 100 * kMiB);
 }

@@ -151,6 +151,9 @@ Result<JobOptions> ReadOptions(const Node& given, const Node& resolved) {
                    deadlines.At("call").duration(),     deadlines.At("launch").duration(),
                    deadlines.At("register").duration(), deadlines.At("verify").duration(),
                    deadlines.At("stall").duration()};
+  if (FindPath(given, "deadlines.stall") == nullptr) {
+    job.deadlines.stall = std::max(job.deadlines.stall, std::max(job.deadlines.update, job.deadlines.call) * 3 / 2);
+  }
   for (const Node& item : file.At("policies").items()) {
     const Reader policy(&item);
     REFIT_ASSIGN_OR_RETURN(const std::uint32_t rank, SmallNumber(policy, "rank"));

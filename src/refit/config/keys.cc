@@ -71,7 +71,8 @@ constexpr auto kKeys = std::to_array<KeySpec>({
     {"deadlines.register", kDuration, "30s", "more than 0", "Reaching the controller at start."},
     {"deadlines.verify", kDuration, "120s", "more than 0", "Computing or comparing all hashes of a version."},
     {"deadlines.stall", kDuration, "30s", "more than `update` and `call`",
-     "A step of a sync that waits for nobody else, and a transfer that brings an engine nothing."},
+     "A step of a sync that waits for nobody else, and a transfer that brings an engine nothing; where this is not "
+     "given, at least one and a half times `update` and `call`."},
 
     {"transport", kSection, "", "", "How bytes cross."},
     {"transport.name", kWord, "auto", "auto | shm | cuda_ipc | nixl | ucx",

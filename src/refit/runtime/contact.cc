@@ -55,12 +55,12 @@ void Contact::Loop() {
   while (true) {
     const std::uint64_t asked = state_.With([](State& state) { return state.asked; });
     const Result<Contacted> answer = TryOnce();
+    state_.With([&](State& state) { state.controller = controller_; });
+    Notice(answer);  // then: whoever waits for the answer finds the member as it is from here on
     state_.With([&](State& state) {
       state.answered = asked;
       state.answer = answer;
-      state.controller = controller_;
     });
-    Notice(answer);
     const auto has_news = [asked](const State& state) { return state.over || state.asked != asked; };
     state_.Wait(has_news, exec::Now() + kInterval);
     if (state_.With([](State& state) { return state.over; })) {
