@@ -23,6 +23,7 @@
 #include "refit/base/mutant.h"
 #include "refit/base/str.h"
 #include "refit/device/hash.h"
+#include "refit/exec/clock.h"
 #include "refit/store/sqlite.h"
 
 namespace refit::store {
@@ -134,7 +135,14 @@ Result<std::unique_ptr<Store>> Store::OpenExisting(const std::string& folder) {
 Result<std::unique_ptr<Store>> Store::Use(const std::string& path) {
   REFIT_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::Open(path, kBusyTimeout));
   std::unique_ptr<Store> store(new Store(std::move(connection)));
-  REFIT_RETURN_IF_ERROR(store->Prepare());
+  // Two that begin the file at once: changing its mode does not wait for the other one as any other statement does.
+  Status prepared;
+  const auto settled = [&] {
+    prepared = store->Prepare();
+    return prepared.code() != StatusCode::kUnavailable;
+  };
+  static_cast<void>(exec::WaitUntil(settled, exec::Now() + kBusyTimeout));
+  REFIT_RETURN_IF_ERROR(prepared);
   return store;
 }
 
