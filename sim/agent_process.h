@@ -100,7 +100,7 @@ class AgentProcess final : public Node {
   Life* life_ = nullptr;  // that commands reach
   Engine* launching_ = nullptr;
   std::pair<Term, std::uint64_t> newest_launch_;  // that was asked for
-  std::optional<Incarnation> unconfirmed_;  // its kill
+  std::optional<Incarnation> unconfirmed_;        // its kill
   Duration relaunch_pause_ = std::chrono::milliseconds(500);
   std::uint64_t registration_ = 0;
   bool registered_ = false;
