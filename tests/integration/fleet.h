@@ -119,6 +119,7 @@ class Fleet {
   }
   void StopAgent(std::uint32_t slot) { agents_[slot].reset(); }
 
+  Status Shutdown() { return client_->Shutdown(std::chrono::seconds(10)); }
   rpc::SyncReport Sync(const std::string& source = {}, Duration budget = std::chrono::seconds(30)) {
     auto report = client_->Sync({StrCat("request-", ++requests_), source, budget}, [](const rpc::SyncProgress&) {});
     EXPECT_TRUE(report.has_value()) << report.status().ToString();

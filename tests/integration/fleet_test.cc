@@ -103,6 +103,20 @@ TEST(Fleet, OnlyAReplacedPeerBindsAgain) {
 }
 
 // The state words of a slot; a life that no refit has reached is stale, whoever was there before.
+// RC-TERM-05: links are closed once, engines go on, and the next refit links them again.
+TEST(Fleet, AShutdownClosesTheLinksAndTheNextRefitOpensThem) {
+  Fleet fleet({.engines = 2});
+  EXPECT_TRUE(fleet.Shutdown().ok());
+  ASSERT_TRUE(fleet.Sync().status.ok());
+  const Status closed = fleet.Shutdown();
+  EXPECT_TRUE(closed.ok()) << closed.ToString();
+  const rpc::SyncReport again = fleet.Sync();
+  EXPECT_TRUE(again.status.ok()) << again.status.ToString();
+  const auto binds =
+      std::count_if(again.spans.begin(), again.spans.end(), [](const rpc::Span& span) { return span.name == "bind"; });
+  EXPECT_EQ(binds, 2);
+}
+
 TEST(Fleet, StatusSaysWhatEverySlotIsDoing) {
   Fleet fleet({.policies = 1, .engines = 1});
   EXPECT_EQ(fleet.GetStatus().slots[0].state, "stale");

@@ -42,5 +42,6 @@ Run AddPolicy(CLI::App& app, const Invocation& invocation);
 Run AddStatus(CLI::App& app, const Invocation& invocation);
 Run AddSync(CLI::App& app, const Invocation& invocation);
 Run AddVerify(CLI::App& app, const Invocation& invocation);
+Run AddShutdown(CLI::App& app, const Invocation& invocation);
 
 }  // namespace refit::cli

@@ -89,6 +89,10 @@ class ControllerService final : public v1::Controller::Service {
     Encode(handler_.Verify({request->slot(), request->model(), Duration(request->budget_ns())}), reply);
     return grpc::Status::OK;
   }
+  grpc::Status Shutdown(grpc::ServerContext*, const v1::ShutdownRequest* request, v1::ShutdownReply* reply) override {
+    Encode(handler_.Shutdown(Duration(request->budget_ns())), reply->mutable_status());
+    return grpc::Status::OK;
+  }
 
  private:
   ControllerHandler& handler_;
@@ -178,6 +182,15 @@ class GrpcControllerClient final : public ControllerClient {
     v1::VerifyReport reply;
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->Verify(&context, wire, &reply), whom_));
     return Decode(reply);
+  }
+  Status Shutdown(Duration budget) override {
+    grpc::ClientContext context;
+    SetDeadline(context, budget + kAnswerMargin);
+    v1::ShutdownRequest request;
+    request.set_budget_ns(budget.count());
+    v1::ShutdownReply reply;
+    REFIT_RETURN_IF_ERROR(FromGrpc(stub_->Shutdown(&context, request, &reply), whom_));
+    return Decode(reply.status());
   }
 
  private:

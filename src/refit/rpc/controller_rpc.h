@@ -74,6 +74,7 @@ class ControllerHandler {
   virtual SyncReport Sync(const SyncRequest& request, const ProgressSink& progress) = 0;
   virtual FleetReport GetStatus() = 0;
   virtual VerifyReport Verify(const VerifyRequest& request) = 0;
+  virtual Status Shutdown(Duration budget) = 0;  // closes every link of the fleet
 };
 
 Result<std::unique_ptr<Server>> ServeController(const std::string& listen, ControllerHandler& handler);
@@ -91,6 +92,7 @@ class ControllerClient {
   virtual Result<SyncReport> Sync(const SyncRequest& request, const ProgressSink& progress) = 0;
   virtual Result<FleetReport> GetStatus(Duration deadline) = 0;
   virtual Result<VerifyReport> Verify(const VerifyRequest& request) = 0;
+  virtual Status Shutdown(Duration budget) = 0;
 };
 
 }  // namespace refit::rpc

@@ -351,10 +351,19 @@ class FakeController final : public ControllerHandler {
   SyncReport Sync(const SyncRequest&, const ProgressSink&) override { return {}; }
   FleetReport GetStatus() override { return {}; }
   VerifyReport Verify(const VerifyRequest&) override { return {}; }
+  Status Shutdown(Duration) override { return ResourceExhausted("busy", "wait"); }
 
   AgentRegistration agent_;
   AgentEnd end_;
 };
+
+TEST(ControllerRpc, AShutdownThatIsRefusedSaysWhy) {
+  FakeController controller;
+  const auto server = ServeController("127.0.0.1:0", controller);
+  ASSERT_TRUE(server.has_value());
+  const Status status = ControllerClient::Connect((*server)->address())->Shutdown(seconds(10));
+  EXPECT_EQ(status.ToString(), "RESOURCE_EXHAUSTED: busy (wait)");
+}
 
 TEST(ControllerRpc, AnAgentSaysHowItsEngineHashes) {  // settled D8
   FakeController controller;

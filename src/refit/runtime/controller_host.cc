@@ -236,6 +236,19 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     return report;
   }
 
+  Status Shutdown(Duration budget) override {
+    const std::string id = ToHex(exec::RandomId());
+    const ShutdownTicket ticket = std::make_shared<exec::Mailbox<Status>>(1);
+    shutdowns_.With([&](ShutdownTickets& tickets) { tickets.emplace(id, ticket); });
+    Status status = mailbox_.Push(control::ShutdownRequested{id});
+    if (status.ok()) {
+      status = ticket->Pop(exec::Now() + budget)
+                   .value_or(DeadlineExceeded("not every agent has closed its links in time", "see `refit status`"));
+    }
+    shutdowns_.With([&id](ShutdownTickets& tickets) { tickets.erase(id); });
+    return status;
+  }
+
  private:
   struct Agent {
     bool reached = false;  // since it registered; else it is heard anew when it does so again
@@ -253,6 +266,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   };
   using Ticket = std::shared_ptr<exec::Mailbox<rpc::SyncReport>>;  // shared by a waiting rpc thread and the loop
   using Tickets = std::multimap<std::string, Ticket>;              // by request id
+  using ShutdownTicket = std::shared_ptr<exec::Mailbox<Status>>;   // shared in the same way
+  using ShutdownTickets = std::map<std::string, ShutdownTicket>;
 
   rpc::Membership membership() const {
     return {run_, term_, std::string(options_.profile.name), options_.use_fault_tolerance};
@@ -408,7 +423,15 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   void Carry(const control::KillEngine& effect) { errands_.Carry(effect); }
   void Carry(const control::ProbeEngine& effect) { errands_.Carry(effect); }
   // Not asked for without a router (MachineOptions).
-  static void Carry(const control::ShutdownAnswered&) {}
+  void Carry(const control::ShutdownAnswered& effect) {
+    const ShutdownTicket ticket = shutdowns_.With([&effect](ShutdownTickets& tickets) {
+      const auto found = tickets.extract(effect.request_id);
+      return found.empty() ? nullptr : found.mapped();
+    });
+    if (ticket != nullptr) {
+      static_cast<void>(ticket->Push(effect.status));
+    }
+  }
   static void Carry(const control::RouterCall&) {}
 
   void Carry(const control::SyncAnswered& effect) {
@@ -599,6 +622,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   exec::Mailbox<control::ControllerEvent> mailbox_{kMailboxCapacity};
   exec::Watched<Peers> peers_;
   exec::Watched<Tickets> tickets_;
+  exec::Watched<ShutdownTickets> shutdowns_;
   exec::Watched<rpc::FleetReport> snapshot_;
   EngineErrands errands_{
       run_,
