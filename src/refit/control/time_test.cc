@@ -139,6 +139,26 @@ TEST(Time, ACancellationEndsTheBackoff) {
   EXPECT_THAT(rig.Violations(), IsEmpty());
 }
 
+// A back-off that reaches beyond the sync's deadline is not waited for.
+TEST(Time, AnActivationThatWouldBeTriedAgainTooLateIsOver) {
+  FleetRig rig({.budget = seconds(1)});
+  rig.engine(0).SetFault(sync::Operation::kResume, {});
+  std::optional<sync::AgentReply> held;
+  rig.on_agent_reply = [&held](SlotIndex slot, const sync::AgentReply& reply) {
+    const bool holds = slot == SlotIndex(0) && reply.kind == sync::ReplyKind::kFailed && !held.has_value();
+    held = holds ? reply : held;
+    return !holds;
+  };
+  rig.Request("r");
+  rig.RunFor(milliseconds(980));
+  ASSERT_TRUE(held.has_value());
+  rig.Deliver(sync::SessionEvent{sync::AgentReplied{SlotIndex(0), *held}});
+  rig.RunFor(seconds(1));
+  EXPECT_TRUE(rig.engine(0).dead());
+  EXPECT_TRUE(rig.engine(1).serves(WeightVersion(1)));
+  EXPECT_THAT(rig.Violations(), IsEmpty());
+}
+
 TEST(Time, ABindIsTriedAgainAfterABackoff) {
   FleetRig rig({});
   rig.on_link = [tries = 0](SlotIndex slot, const sync::StreamSource&) mutable {

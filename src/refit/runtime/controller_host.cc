@@ -34,7 +34,7 @@ namespace {
 constexpr std::size_t kMailboxCapacity = 4096;
 constexpr Duration kIdleWait = std::chrono::seconds(1);
 constexpr Duration kAppendDeadline = std::chrono::seconds(10);
-constexpr Duration kReturnMoment = std::chrono::seconds(3);     // of whoever registers again by himself
+constexpr Duration kReturnMoment = std::chrono::seconds(10);    // of whoever registers again by himself
 constexpr Duration kReturnDeadline = std::chrono::seconds(10);  // of an engine that the journal names
 constexpr Duration kTermCheckInterval = std::chrono::seconds(1);
 constexpr Duration kCommandBudget = std::chrono::seconds(10);

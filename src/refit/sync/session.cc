@@ -575,7 +575,7 @@ void Session::OnDeadline(Instant now, SessionEffects& out) {
   }
   if (phase_ == SessionPhase::kActivating) {
     for (Engine& engine : engines_) {
-      if (!engine.outstanding.empty()) {
+      if (!engine.outstanding.empty() || std::exchange(engine.not_before, {}) != Instant{}) {
         Lose(engine, AgentCommandKind::kActivate,
              DeadlineExceeded("activate was not answered by the deadline of the sync"), out);
       }
