@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,12 +24,19 @@ extern char** environ;  // NOLINT: POSIX wants it declared by hand
 
 namespace refit::test {
 
-// A zombie of somebody else's is gone for our purpose.
-inline bool Gone(int pid) {
+// As /proc names it: R, S, T for stopped, Z for a zombie; 0: there is none.
+inline char StateOf(int pid) {
   std::ifstream stat(StrCat("/proc/", pid, "/stat"));
   std::string text;
   std::getline(stat, text);  // a process that ends meanwhile is a failed read
-  return text.empty() || text.find(") Z ") != std::string::npos || text.find(") X ") != std::string::npos;
+  const std::size_t name_end = text.rfind(") ");
+  return name_end == std::string::npos ? '\0' : text[name_end + 2];
+}
+
+// A zombie of somebody else's is gone for our purpose.
+inline bool Gone(int pid) {
+  const char state = StateOf(pid);
+  return state == '\0' || state == 'Z' || state == 'X';
 }
 
 class PlainProcess {

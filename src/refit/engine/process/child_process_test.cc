@@ -184,6 +184,7 @@ TEST_F(ChildProcessTest, AStoppedChildIsKilledAtTheDeadline) {
   ASSERT_TRUE(child.has_value());
   ASSERT_TRUE(child->WaitReady(In(seconds(10))).has_value());
   ASSERT_EQ(kill(-child->pid(), SIGSTOP), 0);
+  ASSERT_TRUE(exec::WaitUntil([&] { return test::StateOf(child->pid()) == 'T'; }, In(seconds(10))));
   EXPECT_EQ(child->Terminate(In(milliseconds(100))).code(), StatusCode::kDeadlineExceeded);
   EXPECT_EQ(child->exit_text(), "signal 9");
 }
