@@ -77,6 +77,13 @@ def processes():
             yield int(path.split("/")[2]), int(parent), int(group)
 
 
+def engines_of(agent):
+    """The leaders of groups below an agent's supervisors."""
+    running = list(processes())
+    supervisors = {pid for pid, parent, _ in running if parent == agent}
+    return [pid for pid, parent, group in running if parent in supervisors and group == pid]
+
+
 def group_members(group):
     return [pid for pid, _, its_group in processes() if its_group == group]
 
@@ -209,8 +216,7 @@ class Checks:
         with open(f"{self.rig.work}/killed-agent.log", "ab") as log:
             agent = subprocess.Popen([f"{self.rig.bin}/refit", *self.rig.agent_words("killed")], stdout=log, stderr=log)
         try:
-            group = wait_for(lambda: next((pid for pid, parent, group in processes() if parent == agent.pid
-                                           and group == pid and len(group_members(pid)) > 2), None),
+            group = wait_for(lambda: next((pid for pid in engines_of(agent.pid) if len(group_members(pid)) > 2), None),
                              "the server's processes", LAUNCH)
         finally:
             agent.kill()
