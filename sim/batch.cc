@@ -189,6 +189,7 @@ class Crew {
       ::_exit(0);
     }
     worker.process.store(process);
+    SinceOf(worker) = {worker.seed.load(), Now()};  // else one that has not begun yet is as late as the one before it
     ++running_;
   }
 
@@ -197,7 +198,7 @@ class Crew {
     if (process == 0) {
       return;
     }
-    Since& since = since_[static_cast<std::size_t>(&worker - shared_->workers)];
+    Since& since = SinceOf(worker);
     const std::uint64_t seed = worker.seed.load();
     if (since.seed != seed) {
       since = {seed, Now()};
@@ -237,6 +238,8 @@ class Crew {
     std::uint64_t seed;
     double at;
   };
+  Since& SinceOf(const Worker& worker) { return since_[static_cast<std::size_t>(&worker - shared_->workers)]; }
+
   const BatchOptions& options_;
   const std::size_t jobs_;
   std::size_t size_ = 0;

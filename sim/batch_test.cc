@@ -122,7 +122,7 @@ TEST(Batch, AWorkerThatDiesCostsItsSeedAlone) {
 
 TEST(Batch, AWorkerThatHangsCostsItsSeedAlone) {
   BatchOptions options = Options(50);
-  options.hung_after_s = 6;  // a worker of a busy machine may be kept waiting
+  options.hung_after_s = 3;  // a worker of a busy machine may be kept waiting
   options.run = [](const Plan& plan, const RunOptions&) {
     volatile bool hangs = plan.seed == 33;
     while (hangs) {
