@@ -422,7 +422,6 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   void Carry(const control::ShutDownEngine& effect) { errands_.Carry(effect); }
   void Carry(const control::KillEngine& effect) { errands_.Carry(effect); }
   void Carry(const control::ProbeEngine& effect) { errands_.Carry(effect); }
-  // Not asked for without a router (MachineOptions).
   void Carry(const control::ShutdownAnswered& effect) {
     const ShutdownTicket ticket = shutdowns_.With([&effect](ShutdownTickets& tickets) {
       const auto found = tickets.extract(effect.request_id);
@@ -432,6 +431,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       static_cast<void>(ticket->Push(effect.status));
     }
   }
+  // Not asked for without a router (MachineOptions).
   static void Carry(const control::RouterCall&) {}
 
   void Carry(const control::SyncAnswered& effect) {
