@@ -98,7 +98,7 @@ void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMembe
     slot.adopting = true;
     SendErrand(index, slot, Errand::kHold, AgentCommandKind::kHold, WeightVersion(0));
   }
-  if (!fresh && slot.member.has_value() && RecoveryOf(index) == nullptr) {
+  if (!fresh && slot.member.has_value()) {
     // It served another controller: this one is heard first, and told what it holds (RX-JRNL-04).
     slot.adopting = true;
     SendErrand(index, slot, Errand::kFence, AgentCommandKind::kAbort, WeightVersion(0));
