@@ -19,18 +19,6 @@
 #include "sim/world.h"
 
 namespace refit::sim {
-namespace {
-
-// A slot that is used no more keeps what its last attempt left.
-bool IsUsed(const World& world, SlotIndex slot) {
-  const std::vector<control::SlotView> views =
-      world.controller() == nullptr ? std::vector<control::SlotView>() : world.controller()->machine().slots();
-  return std::any_of(views.begin(), views.end(), [slot](const control::SlotView& view) {
-    return view.slot == slot && view.state != fleet::SlotState::kRetired;
-  });
-}
-
-}  // namespace
 
 PolicyProcess::PolicyProcess(World& world, PolicyRank rank, Incarnation incarnation)
     : Node(world, {ProcessKind::kPolicy, rank.value()}),
@@ -167,7 +155,7 @@ void PolicyProcess::ReceiverLeft(SlotIndex slot, std::uint64_t serial) {
 void PolicyProcess::CheckAtRest() const {
   for (const auto& [slot, stream] : streams_) {
     const AgentProcess* const agent = world().agent(slot);
-    if (agent != nullptr && IsUsed(world(), slot) && agent->life() == stream.open().stamp.incarnation &&
+    if (agent != nullptr && !world().Retired(slot) && agent->life() == stream.open().stamp.incarnation &&
         agent->attempt() == stream.open().stamp.attempt) {
       stream.CheckAtRest();
     }

@@ -87,6 +87,7 @@ class World {
   AgentProcess* AgentBeside(SlotIndex slot) const;  // of the next slot, where one lives
   PolicyProcess* policy(PolicyRank rank) const;
   Engine* engine(Incarnation incarnation) const;  // whether it lives or not
+  bool Retired(SlotIndex slot) const;             // used no more: what its last attempt left stays
   const std::vector<SlotIndex>& slots() const { return slots_; }
   Engine& StartEngine(SlotIndex slot);
   Engine& RunningEngine(SlotIndex slot);  // somebody else's; its owner starts another one where it died

@@ -212,32 +212,37 @@ void World::PollSettled(Instant poll_until, Instant until) {
   }
 }
 
-// S7: every load slot is free, every count at rest.
+// S7: every load slot is free, every count at rest. What an engine refused to read stays counted until the next load is
+// landed there, which in a slot that is used no more never comes.
 void World::CheckAtRest() const {
   for (const auto& [slot, process] : agents_) {
-    process->CheckAtRest();
+    if (!Retired(slot)) {
+      process->CheckAtRest();
+    }
   }
   for (const auto& [rank, process] : policies_) {
     process->CheckAtRest();
   }
 }
 
-bool World::AllRetired() const {
+bool World::Retired(SlotIndex slot) const {
   const std::vector<control::SlotView> views =
       controller() == nullptr ? std::vector<control::SlotView>() : controller()->machine().slots();
-  return !views.empty() && std::all_of(views.begin(), views.end(), [](const control::SlotView& view) {
-    return view.state == fleet::SlotState::kRetired;
+  return std::any_of(views.begin(), views.end(), [slot](const control::SlotView& view) {
+    return view.slot == slot && view.state == fleet::SlotState::kRetired;
   });
+}
+
+bool World::AllRetired() const {
+  return std::all_of(slots_.begin(), slots_.end(), [this](SlotIndex slot) { return Retired(slot); });
 }
 
 std::string World::WhyUnsettled(SlotIndex slot) const {
   if (controller() == nullptr) {
     return "no controller";
   }
-  for (const control::SlotView& view : controller()->machine().slots()) {
-    if (view.slot == slot && view.state == fleet::SlotState::kRetired) {
-      return {};
-    }
+  if (Retired(slot)) {
+    return {};
   }
   const AgentProcess* const there = agent(slot);
   const Engine* const engine = there == nullptr || !there->life().has_value() ? nullptr : this->engine(*there->life());
