@@ -16,7 +16,7 @@
 set -euo pipefail
 
 apt_packages=(
-  ca-certificates ccache cmake g++ make ninja-build pkg-config procps python3 python3-venv
+  ca-certificates ccache cmake etcd-server g++ make ninja-build pkg-config procps python3 python3-venv
   libcli11-dev libcpp-httplib-dev libcurl4-openssl-dev libfmt-dev libgmock-dev libgrpc++-dev libgtest-dev
   libpcre2-dev libprotobuf-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev
   protobuf-compiler protobuf-compiler-grpc spin

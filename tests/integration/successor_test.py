@@ -7,6 +7,7 @@ usage: successor_test.py BIN_FOLDER [unittest arguments]
 REFIT_SUCCESSOR_KILLS: how many syncs have their controller killed (default 20); REFIT_SUCCESSOR_SEED: when.
 """
 
+import base64
 import json
 import os
 import random
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import command_line_test as cli
 from command_line_test import DEADLINE, refit, wait_for
@@ -61,6 +64,10 @@ class SurvivingFleet(cli.Fleet):
         with sqlite3.connect(os.path.join(self.state, "controller.db"), timeout=5) as database:
             return database.execute(sql).fetchall()
 
+    def commits(self):
+        """The versions that were published, in order."""
+        return [row[0] for row in self.query("SELECT version FROM journal WHERE type = 'COMMIT' ORDER BY position")]
+
     def consistent(self):
         """Every engine serves what is committed, as the controller that counts says."""
         done = refit("status", *self.where(), "--json")
@@ -95,12 +102,69 @@ class SurvivingFleet(cli.Fleet):
                 raise AssertionError(report)
 
 
+ETCD = "/usr/bin/etcd"
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+class EtcdFleet(SurvivingFleet):
+    """The same with term and journal in an etcd of its own."""
+
+    def write_job(self, policies, engines):
+        self.etcd_url = f"http://127.0.0.1:{free_port()}"
+        self.peer_url = f"http://127.0.0.1:{free_port()}"
+        self.etcd = None
+        self.start_etcd()
+        self.callback(lambda: (self.etcd.kill(), self.etcd.wait()))
+        job = super().write_job(policies, engines)
+        self.state = self.etcd_url.replace("http", "etcd") + "/refit/smol"
+        with open(job, encoding="utf-8") as file:
+            content = json.load(file)
+        content["controller"]["state_directory"] = self.state
+        with open(job, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        return job
+
+    def start_etcd(self):
+        with open(os.path.join(self.folder, "etcd.log"), "ab") as log:
+            self.etcd = subprocess.Popen(
+                [ETCD, "--data-dir", os.path.join(self.folder, "etcd"), "--name", "it",
+                 "--listen-client-urls", self.etcd_url, "--advertise-client-urls", self.etcd_url,
+                 "--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url,
+                 "--initial-cluster", f"it={self.peer_url}"], stdout=log, stderr=log)
+        wait_for(lambda: self.read("") is not None, "etcd answers")
+
+    def read(self, begin):
+        """What follows in the keys that begin so, with their values; None: it does not answer."""
+        key = f"/refit/smol/{begin}".encode()
+        body = {"key": base64.b64encode(key).decode(),
+                "range_end": base64.b64encode(key[:-1] + bytes([key[-1] + 1])).decode()}
+        try:
+            with urllib.request.urlopen(f"{self.etcd_url}/v3/kv/range", json.dumps(body).encode(), 5) as answer:
+                return {base64.b64decode(entry["key"])[len(key):].decode(): base64.b64decode(entry["value"])
+                        for entry in json.load(answer).get("kvs", [])}
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return None
+
+    def commits(self):
+        versions = sorted(int(version) for version in self.read("commit/"))
+        records = [record for record in self.read("journal/").values() if record.split(b"\n")[0].endswith(b" COMMIT")]
+        assert len(records) == len(versions), (records, versions)
+        return versions
+
+
 class AControllerThatDies(unittest.TestCase):
+    Fleet = SurvivingFleet
+
     def test_at_any_moment_of_a_sync_loses_no_version_and_doubles_none(self):
         """RX-JRNL-01, RX-JRNL-04, RX-ONCE-01, RX-ONCE-02, RX-LEAD-01, S59."""
         kills = int(os.environ.get("REFIT_SUCCESSOR_KILLS", "20"))
         chance = random.Random(int(os.environ.get("REFIT_SUCCESSOR_SEED", "1")))
-        with SurvivingFleet(engines=2) as fleet:
+        with self.Fleet(engines=2) as fleet:
             fleet.publish("before")
             pids = fleet.engine_pids()
             began = time.monotonic()
@@ -119,7 +183,7 @@ class AControllerThatDies(unittest.TestCase):
                 decided += not report["engines"]  # what the dead one had recorded
             self.assertEqual(fleet.engine_pids(), pids, "an engine was restarted")
             self.assertEqual(versions, sorted(set(versions)))
-            commits = [row[0] for row in fleet.query("SELECT version FROM journal WHERE type = 'COMMIT'")]
+            commits = fleet.commits()
             self.assertEqual(len(commits), len(set(commits)))
             self.assertEqual(len(commits), kills + 2, "one COMMIT for each request, and for no other")
             self.assertEqual(commits[-1], versions[-1])
@@ -131,6 +195,8 @@ class AControllerThatDies(unittest.TestCase):
             print(f"{kills} kills, {decided} after the decision: consistent after {recoveries[kills // 2]:.2f} s, "
                   f"worst {recoveries[-1]:.2f} s (goal {GOAL} s)")
 
+
+class AControllerThatDiesAtARecord(unittest.TestCase):
     def test_right_after_each_of_its_records_is_succeeded_without_loss(self):
         """RX-JRNL-01, RX-JRNL-04, RX-COMMIT-06, S59: before the decision, after it, and before anybody was told."""
         with SurvivingFleet(engines=2) as fleet:
@@ -154,14 +220,20 @@ class AControllerThatDies(unittest.TestCase):
                     writer = fleet.query(f"SELECT term FROM journal WHERE version = {version}")[0][0]
                     self.assertEqual(writer, term, "what was decided was decided anew")
                 wait_for(fleet.consistent, f"the fleet after a record {kind}")
-            commits = fleet.query("SELECT version FROM journal WHERE type = 'COMMIT'")
-            self.assertEqual(len(commits), len(kinds) + 1)
+            self.assertEqual(len(fleet.commits()), len(kinds) + 1)
             self.assertEqual(fleet.engine_pids(), pids)
 
 
+@unittest.skipUnless(os.path.exists(ETCD), "no etcd on this machine: install etcd-server")
+class AControllerThatDiesOverEtcd(AControllerThatDies):
+    Fleet = EtcdFleet
+
+
 class AControllerThatIsTakenOver(unittest.TestCase):
+    Fleet = SurvivingFleet
+
     def take_over(self, freeze):
-        with SurvivingFleet(engines=2) as fleet:
+        with self.Fleet(engines=2) as fleet:
             fleet.publish("one")
             pids = fleet.engine_pids()
             old = fleet.controller
@@ -185,7 +257,7 @@ class AControllerThatIsTakenOver(unittest.TestCase):
 
     def test_by_two_at_once_has_one_successor(self):
         """RX-LEAD-01, S61."""
-        with SurvivingFleet(engines=1) as fleet:
+        with self.Fleet(engines=1) as fleet:
             fleet.publish("one")
             fleet.controller.stop(signal.SIGKILL)
             both = [subprocess.Popen([f"{cli.BIN}/refit", "controller", "--config", fleet.job],
@@ -198,7 +270,14 @@ class AControllerThatIsTakenOver(unittest.TestCase):
             self.assertEqual(fleet.publish("two"), 2)
             self.assertEqual([one.poll() for one in both].count(None), 1)
 
-    def test_and_cannot_be_killed_ends_by_itself_and_says_why(self):
+
+@unittest.skipUnless(os.path.exists(ETCD), "no etcd on this machine: install etcd-server")
+class AControllerThatIsTakenOverOverEtcd(AControllerThatIsTakenOver):
+    Fleet = EtcdFleet
+
+
+class AControllerOfAnotherHost(unittest.TestCase):
+    def test_cannot_be_killed_ends_by_itself_and_says_why(self):
         """RX-LEAD-02, RX-LEAD-04: exit code 6."""
         with SurvivingFleet(engines=1) as fleet:
             fleet.publish("one")
@@ -208,6 +287,41 @@ class AControllerThatIsTakenOver(unittest.TestCase):
             self.assertEqual(old.process.wait(DEADLINE), 6, "it asks the file once a second")
             wait_for(fleet.consistent, "the fleet under its second controller")
             self.assertEqual(fleet.publish("two"), 2)
+
+
+@unittest.skipUnless(os.path.exists(ETCD), "no etcd on this machine: install etcd-server")
+class AnEtcd(unittest.TestCase):
+    def test_that_is_silent_for_a_while_delays_a_sync_and_nothing_else(self):
+        """RX-JRNL-03: as in an election."""
+        with EtcdFleet(engines=1) as fleet:
+            fleet.publish("one")
+            fleet.etcd.send_signal(signal.SIGSTOP)
+            client = fleet.sync("two")
+            with self.assertRaises(subprocess.TimeoutExpired):
+                client.wait(2)
+            fleet.etcd.send_signal(signal.SIGCONT)
+            code, report = fleet.finish(client)
+            self.assertEqual((code, report.get("version")), (0, 2), report)
+            self.assertEqual(fleet.commits(), [1, 2])
+            self.assertIsNone(fleet.controller.process.poll())
+
+    def test_that_is_gone_ends_the_controller_and_the_next_one_goes_on(self):
+        """RX-JRNL-03: exit code 5; no engine is restarted."""
+        with EtcdFleet(engines=1, engine_args=("--fault", "slow:update:*:0.1")) as fleet:
+            fleet.publish("one")
+            pids = fleet.engine_pids()
+            client = fleet.sync("two")
+            wait_for(lambda: [record for record in fleet.read("journal/").values()
+                              if b" INTENT\n" in record and b"two" in record], "the record INTENT", pause=0)
+            fleet.etcd.kill()
+            fleet.etcd.wait()
+            self.assertEqual(fleet.controller.process.wait(DEADLINE), 5)
+            fleet.start_etcd()
+            fleet.start_controller()
+            code, report = fleet.finish(client)
+            self.assertEqual(code, 0, report)
+            self.assertEqual(fleet.commits(), [1, report["version"]])  # 2 may be burned
+            self.assertEqual(fleet.engine_pids(), pids)
 
 
 class FixedPortFleet(cli.Fleet):

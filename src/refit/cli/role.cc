@@ -36,7 +36,7 @@ int ServeUntilInterrupted(Form form, const ReadyLine& ready) {
 void AddControllerFlags(CLI::App& app, ControllerFlags& flags) {
   auto* address = app.add_option("--controller", flags.address, "the controller's address");
   app.add_option("--state-directory", flags.state_directory,
-                 "its state directory instead: finds the controller, and its successor")
+                 "its state directory, or etcd://HOST:PORT/PREFIX, instead: finds the controller, and its successor")
       ->excludes(address);
 }
 

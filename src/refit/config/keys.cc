@@ -24,7 +24,7 @@ constexpr auto kKeys = std::to_array<KeySpec>({
     {"controller", kSection, "", "", "The controller process."},
     {"controller.listen", kText, "127.0.0.1:0", "host:port",
      "Where it listens; port 0 takes a free one, which the ready line names."},
-    {"controller.state_directory", kText, "", "a folder on a disk of this host",
+    {"controller.state_directory", kText, "", "a folder on a disk of this host, or etcd://HOST:PORT[,HOST:PORT]/PREFIX",
      "Of the term and the journal, by which a controller that is started again goes on where the last one ended, and "
      "by "
      "which everybody finds it. Without it what was decided ends with the controller."},

@@ -19,12 +19,24 @@ JournalWriter::JournalWriter(std::unique_ptr<store::Store> store, Term term,
                              std::function<void(control::ControllerEvent)> post)
     : store_(std::move(store)), term_(term), post_(std::move(post)), lane_(kQueue) {}
 
+// What still waits is not written any more: nobody hears of it. Nor is a medium asked that did not answer just now.
 JournalWriter::~JournalWriter() {
-  Post([this] { static_cast<void>(store_->Release(term_)); }, [](const Status&) {});
+  over_ = true;
+  const Status posted = lane_.Post([this] {
+    if (answers_) {
+      static_cast<void>(store_->Release(term_));
+    }
+  });
+  static_cast<void>(posted);
 }
 
 void JournalWriter::Post(std::function<void()> task, const std::function<void(const Status&)>& refused) {
-  if (const Status posted = lane_.Post(std::move(task)); !posted.ok()) {
+  const auto unless_over = [this, task = std::move(task)] {
+    if (!over_) {
+      task();
+    }
+  };
+  if (const Status posted = lane_.Post(unless_over); !posted.ok()) {
     refused(posted.WithContext("the journal's queue"));
   }
 }
@@ -46,6 +58,7 @@ void JournalWriter::Append(const control::Append& append) {
   Post(
       [this, append] {
         const Status written = store_->Append(term_, append.record);
+        answers_ = written.ok();
         if (written.code() == StatusCode::kAborted) {
           return TellTerm();
         }
@@ -55,11 +68,16 @@ void JournalWriter::Append(const control::Append& append) {
 }
 
 void JournalWriter::CheckTerm() {
-  Post([this] { TellTerm(); }, [](const Status&) {});
+  if (!checking_.exchange(true)) {  // while the medium does not answer, one question is enough
+    Post([this] { TellTerm(); }, [this](const Status&) { checking_ = false; });
+  }
 }
 
 void JournalWriter::TellTerm() {
-  if (const auto holder = store_->ReadHolder(); holder.has_value()) {
+  const auto holder = store_->ReadHolder();
+  answers_ = holder.has_value();
+  checking_ = false;
+  if (holder.has_value()) {
     post_(control::TermChecked{holder->term});
   }
 }

@@ -1,11 +1,12 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The controller's store on a thread of its own: a disk that hangs holds up no loop. Bounded: a record that finds the
+// The controller's store on a thread of its own: a medium that hangs holds up no loop. Bounded: a record that finds the
 // queue full counts as a failed append, which is ambiguous and ends the controller (RX-TIME-04, RX-JRNL-03).
 
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -36,6 +37,9 @@ class JournalWriter {
   const std::unique_ptr<store::Store> store_;  // the lane's
   const Term term_;
   const std::function<void(control::ControllerEvent)> post_;
+  bool answers_ = true;  // the lane's: the medium did, the last time
+  std::atomic<bool> checking_ = false;
+  std::atomic<bool> over_ = false;
   exec::Lane lane_;
 };
 

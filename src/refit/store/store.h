@@ -1,12 +1,10 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What must survive a controller: the term and the journal, in one SQLite file of the state directory (settled C11). An
-// append is one transaction that first asks whether the term is still the writer's, so that a controller which was
-// taken over from cannot write any more. The file is local: SQLite's locks and its write-ahead log do not cross hosts.
-//
-// The log mode is WAL: a commit is one write and one flush, records that need no flush cost none, and whoever only
-// reads never waits.
+// What must survive a controller: the term and the journal (settled C11). An append is one transaction that first asks
+// whether the term is still the writer's, so that a controller which was taken over from cannot write any more. Where
+// they are kept is a place in words: a folder on a disk of this host (sqlite_store.h), etcd://HOST:PORT/PREFIX for
+// hosts without a common disk (etcd_store.h), or "" for memory, for a run that nobody succeeds.
 
 #pragma once
 
@@ -22,10 +20,6 @@
 
 namespace refit::store {
 
-class Connection;
-
-inline constexpr char kFileName[] = "controller.db";
-
 // The process that acts under a term.
 struct Holder {
   Term term{};                   // 0: nobody has had one yet
@@ -35,47 +29,33 @@ struct Holder {
   std::string address{};         // where it serves; empty: not yet, or not any more
 };
 
-// Thread: one at a time.
+// Thread: one at a time. Every call ends within 10 s.
 class Store {
  public:
-  // The folder is made where it is missing. Empty: in memory, for a run that nobody succeeds.
-  static Result<std::unique_ptr<Store>> Open(const std::string& folder);
+  // Made where nothing is there yet.
+  static Result<std::unique_ptr<Store>> Open(const std::string& place);
   // For those who look for the holder: NOT_FOUND where no controller has begun.
-  static Result<std::unique_ptr<Store>> OpenExisting(const std::string& folder);
-  ~Store();
-  Store(const Store&) = delete;
-  Store& operator=(const Store&) = delete;
+  static Result<std::unique_ptr<Store>> OpenExisting(const std::string& place);
+  virtual ~Store() = default;
 
-  Result<Holder> ReadHolder();
+  virtual Result<Holder> ReadHolder() = 0;
   // Of every record, in order. DATA_LOSS where one is missing or not what was written (RX-JRNL-02).
-  Result<std::vector<std::string>> ReadRecords();
+  virtual Result<std::vector<std::string>> ReadRecords() = 0;
 
-  // The term after `seen`, for this process. Writes TERM, and RUN before it in a file without records. ABORTED where
+  // The term after `seen`, for this process. Writes TERM, and RUN before it where there are no records. ABORTED where
   // somebody has taken it since (RX-LEAD-01).
-  Result<Term> TakeTerm(Term seen, const Holder& self, RunId run);
+  virtual Result<Term> TakeTerm(Term seen, const Holder& self, RunId run) = 0;
   // Whoever holds the term, and only he, says where he serves; empty: nowhere any more.
-  Status Announce(Term term, const std::string& address);
-  Status Release(Term term);
+  virtual Status Announce(Term term, const std::string& address) = 0;
+  virtual Status Release(Term term) = 0;
 
-  // ABORTED: the term is not the writer's any more, and nothing was written. Any other failure says nothing about what
-  // the file holds (RX-JRNL-03).
-  Status Append(Term term, const control::Record& record);
-
- private:
-  explicit Store(std::unique_ptr<Connection> connection);
-  static Result<std::unique_ptr<Store>> Use(const std::string& path);
-  Status Prepare();
-  Status CreateTables();
-  enum class Flush : std::uint8_t { kUnknown, kNo, kYes };
-  Result<bool> IsEmpty();
-  Result<std::uint64_t> ReadNumber(std::string_view sql);
-  template <typename Work>
-  Status Transact(Flush flush, Work work);
-  Status CheckTerm(Term term);
-  Status Insert(Term term, const control::Record& record);
-
-  std::unique_ptr<Connection> connection_;
-  Flush flush_ = Flush::kUnknown;  // what the connection was told last
+  // ABORTED: the term is not the writer's any more. Any other failure says nothing about what is written (RX-JRNL-03).
+  virtual Status Append(Term term, const control::Record& record) = 0;
 };
+
+// ---- for those who keep it
+std::string DigestOf(std::string_view payload);
+Status Damaged(const std::string& place, std::string_view what);
+Status Superseded(Term term, Term by);
 
 }  // namespace refit::store
