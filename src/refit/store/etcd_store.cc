@@ -197,11 +197,10 @@ Status EtcdStore::Append(Term term, const control::Record& record) {
   const std::string commit_key = commit == nullptr ? std::string() : Key(StrCat("commit/", commit->version));
   while (true) {
     const std::string place = JournalKey(next_);
-    EtcdTransaction append{.only_if = {{place, std::nullopt}}, .writes = {{place, value}}, .otherwise_read = {}};
-    if (REFIT_MUTANT("RX-LEAD-02/append-to-etcd-of-any-term", true, false)) {
-      append.only_if.push_back({term_key, StrCat(term)});
-    }
-    append.otherwise_read = {term_key, place};
+    // Either condition would do: whoever takes the term writes TERM to the place that was free before.
+    EtcdTransaction append{.only_if = {{term_key, StrCat(term)}, {place, std::nullopt}},
+                           .writes = {{place, value}},
+                           .otherwise_read = {term_key, place}};
     if (commit != nullptr) {
       append.only_if.push_back({commit_key, std::nullopt});
       append.writes.emplace_back(commit_key, StrCat(next_));
