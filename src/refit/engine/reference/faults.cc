@@ -3,8 +3,15 @@
 
 #include "refit/engine/reference/faults.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
 
 #include "refit/base/str.h"
 
@@ -28,6 +35,7 @@ constexpr std::array kActions = {
     NamedAction{"echo", FaultAction::kEcho, 4, "400 with PARAM megabytes of text (default 4)"},
     NamedAction{"close", FaultAction::kClose, 0, "the call runs; the connection closes within its answer"},
     NamedAction{"slow", FaultAction::kSlow, 1, "the call runs PARAM seconds later (default 1)"},
+    NamedAction{"hold", FaultAction::kHold, 30, "the call runs when the switch left the file, or PARAM seconds later"},
 };
 
 struct NamedRoute {
@@ -76,6 +84,27 @@ bool ParseNumber(std::string_view text, Number& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+template <typename Table, typename Key>
+std::string_view NameOf(const Table& table, Key Table::value_type::* key, Key wanted) {
+  return std::ranges::find(table, wanted, key)->name;
+}
+
+// One write, so that lines of several engines do not mix.
+void WriteHit(const std::string& file, const Fault& fault, std::uint64_t call) {
+  if (file.empty()) {
+    return;
+  }
+  const std::string line = StrCat(getpid(), " ", NameOf(kActions, &NamedAction::action, fault.action), " ",
+                                  NameOf(kRoutes, &NamedRoute::route, fault.route), " ", call, "\n");
+  const int hits = open((file + ".hits").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (hits < 0 || write(hits, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    std::fprintf(stderr, "refit-engine: cannot write %s.hits\n", file.c_str());
+  }
+  if (hits >= 0) {
+    close(hits);
+  }
+}
+
 Status Wrong(std::string_view spec, std::string_view what, std::string remedy) {
   return InvalidArgument(StrCat("--fault ", spec, ": ", what), std::move(remedy));
 }
@@ -113,7 +142,8 @@ Result<Fault> ParseFault(std::string_view spec) {
   }
   if (parts.size() > 3 && (action->default_parameter == 0 || !ParseNumber(parts[3], fault.parameter) ||
                            !(fault.parameter >= 0 && fault.parameter <= 3600))) {
-    return Wrong(spec, StrCat("'", parts[3], "' is no parameter of ", parts[0]), "slow takes seconds, echo megabytes");
+    return Wrong(spec, StrCat("'", parts[3], "' is no parameter of ", parts[0]),
+                 "slow and hold take seconds, echo megabytes");
   }
   return fault;
 }
@@ -131,13 +161,50 @@ std::optional<Fault> FaultTable::CountCall(FaultRoute route) {
     return std::nullopt;
   }
   const std::lock_guard lock(mutex_);
+  ReadFile();
   const std::uint64_t call = ++calls_[static_cast<std::size_t>(route)];
-  for (const Fault& fault : faults_) {
-    if (fault.route == route && (fault.call == 0 || fault.call == call)) {
-      return fault;
+  for (const std::vector<Fault>* faults : {&std::as_const(file_faults_), &faults_}) {
+    for (const Fault& fault : *faults) {
+      if (fault.route == route && (fault.call == 0 || fault.call == call)) {
+        WriteHit(file_, fault, call);
+        return fault;
+      }
     }
   }
   return std::nullopt;
+}
+
+bool FaultTable::Stands(const Fault& fault) {
+  const std::lock_guard lock(mutex_);
+  ReadFile();
+  return std::ranges::count(file_faults_, fault) + std::ranges::count(faults_, fault) != 0;
+}
+
+void FaultTable::ReadFile() {
+  if (file_.empty()) {
+    return;
+  }
+  std::ifstream file(file_);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (text == text_) {
+    return;
+  }
+  text_ = std::move(text);
+  file_faults_.clear();
+  std::ranges::fill(calls_, 0);
+  std::string_view rest = text_;
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.empty()) {
+      continue;
+    }
+    if (const Result<Fault> fault = ParseFault(line); fault.has_value()) {
+      file_faults_.push_back(*fault);
+    } else {
+      std::fprintf(stderr, "refit-engine: %s: %s\n", file_.c_str(), fault.status().ToString().c_str());
+    }
+  }
 }
 
 }  // namespace refit::engine::reference

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fault switches: --fault ACTION:ROUTE[:N][:PARAM]. One table of actions and one of routes; which call of a route
-// misbehaves, and how, is decided here and carried out by the server.
+// misbehaves, and how, is decided here and carried out by the server. --fault-file FILE holds switches that come and go
+// while the engine lives, one a line; FILE.hits gets a line for each fault that happened.
 
 #pragma once
 
@@ -28,6 +29,7 @@ enum class FaultAction : std::uint8_t {
   kEcho,
   kClose,
   kSlow,
+  kHold,
 };
 
 enum class FaultRoute : std::uint8_t {
@@ -52,7 +54,7 @@ struct Fault {
   FaultAction action = FaultAction::kHang;
   FaultRoute route = FaultRoute::kNone;
   std::uint64_t call = 1;  // the N-th call of the route, 1-based; 0: each
-  double parameter = 0;    // slow: seconds; echo: megabytes
+  double parameter = 0;    // slow, hold: seconds; echo: megabytes
 
   friend bool operator==(const Fault&, const Fault&) = default;
 };
@@ -64,14 +66,23 @@ std::string FaultHelp();  // the tables, for --help
 // Thread: any.
 class FaultTable {
  public:
-  explicit FaultTable(std::vector<Fault> faults) : faults_(std::move(faults)) {}
+  // file: read again at each call of a route; empty: none.
+  explicit FaultTable(std::vector<Fault> faults, std::string file = {})
+      : faults_(std::move(faults)), file_(std::move(file)) {}
 
-  // Counts a call of the route and says what is wrong with it; the first matching switch wins.
+  // Counts a call of the route and says what is wrong with it; the first matching switch wins, the file's first. Calls
+  // are counted anew from each change of the file.
   std::optional<Fault> CountCall(FaultRoute route);
+  bool Stands(const Fault& fault);  // false once its line left the file
 
  private:
+  void ReadFile();
+
   const std::vector<Fault> faults_;
+  const std::string file_;
   std::mutex mutex_;
+  std::string text_;  // what the file held
+  std::vector<Fault> file_faults_;
   std::uint64_t calls_[kFaultRouteCount] = {};
 };
 

@@ -72,6 +72,8 @@ void Declare(CLI::App& app, Flags& flags) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--fault", flags.faults, "misbehave, see below (repeatable)");
+  app.add_option("--fault-file", flags.server.fault_file,
+                 "more of these, one a line, read again at each call; FILE.hits tells which happened");
   app.footer(FaultHelp() +
              "\nExample: an engine of family c with three ranks and random weights that dies in its second update\n"
              "  refit-engine --model SmolLM2-135M --tp 3 --family c --load-format dummy --fault die:update:2\n");

@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kReadTimeoutMs = 60'000;
 constexpr int kKeepAliveMs = 5'000;  // uvicorn's
+constexpr Duration kHoldPoll = std::chrono::milliseconds(5);
 
 // What becomes of an answer on its way out.
 enum class Outgoing : std::uint8_t { kWhole, kNothing, kHalf, kDrip };
@@ -202,7 +203,10 @@ class Listener : public httplib::Server {
 
 struct ReferenceServer::Impl {
   Impl(ReferenceEngine& served_engine, ServerOptions server_options)
-      : engine(served_engine), options(std::move(server_options)), faults(options.faults), listener(served_engine) {}
+      : engine(served_engine),
+        options(std::move(server_options)),
+        faults(options.faults, options.fault_file),
+        listener(served_engine) {}
 
   void Serve(const httplib::Request& request, httplib::Response& response);
   HttpReply Handle(const HttpRequest& request, std::string_view authorization, std::optional<Fault>& fault);
@@ -274,6 +278,13 @@ HttpReply ReferenceServer::Impl::Misbehave(const Fault& fault, const Route& rout
     case FaultAction::kSlow:
       if (!engine.Sleep(FromSeconds(fault.parameter))) {
         return NeverAnswer();
+      }
+      break;
+    case FaultAction::kHold:
+      for (const Instant end = exec::Now() + FromSeconds(fault.parameter); exec::Now() < end && faults.Stands(fault);) {
+        if (!engine.Sleep(kHoldPoll)) {
+          return NeverAnswer();
+        }
       }
       break;
     case FaultAction::kDrip: current_connection->set_outgoing(Outgoing::kDrip); break;

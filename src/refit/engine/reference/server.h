@@ -21,6 +21,7 @@ struct ServerOptions {
   std::uint16_t port = 0;  // 0: one that is free
   Keys keys;
   std::vector<Fault> faults;
+  std::string fault_file;  // see FaultTable
 };
 
 class ReferenceServer {

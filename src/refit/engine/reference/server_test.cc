@@ -364,7 +364,7 @@ TEST(ServerTest, WeightsByNameAreForLlamaOnly) {
 
 TEST(ServerFaultTest, EachSwitchDoesWhatItSays) {
   ServerRig rig({.faults = {"refuse:label:1", "http500:label:2", "broken-json:label:3", "close:label:4",
-                            "echo:label:5:1", "hang:label:6", "slow:label:7:0", "drip:label:8"}});
+                            "echo:label:5:1", "hang:label:6", "slow:label:7:0", "drip:label:8", "hold:label:9:0.01"}});
   const json body = {{"new_version", "1"}, {"abort_all_requests", false}};
   const std::string path = "/update_weight_version";
   EXPECT_EQ(Parsed(rig.Post(path, body))["success"], false);
@@ -381,6 +381,7 @@ TEST(ServerFaultTest, EachSwitchDoesWhatItSays) {
   EXPECT_EQ(rig.Post(path, body, "", kShort).status().code(), StatusCode::kDeadlineExceeded);
   EXPECT_EQ(rig.Post(path, body)->status, 200);
   EXPECT_EQ(rig.Post(path, body, "", kShort).status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(rig.Post(path, body)->status, 200);
   EXPECT_EQ(rig.Post(path, body)->status, 200);
 }
 
