@@ -10,7 +10,7 @@ BUILD := build
 # `make demo ARGS="--model DIR"`: what follows `refit demo`.
 ARGS ?=
 
-.PHONY: help deps configure build model nixl demo test test-sglang test-sglang-full bench lint rules mutants sim scenarios planted coverage fuzz models models-all clean
+.PHONY: help deps configure build model nixl demo test test-sglang test-sglang-full faults bench lint rules mutants sim scenarios planted coverage fuzz models models-all clean
 
 help:
 	@echo 'make deps      installs the packages that building needs (root, or sudo)'
@@ -18,6 +18,7 @@ help:
 	@echo 'make demo      a refit of two engines with a real language model; ARGS="..." goes to refit demo'
 	@echo 'make test      everything that must be green, CTest last'
 	@echo 'make test-sglang  unmodified SGLang servers on the CPU (installs two, 12 GB, once); test-sglang-full: every TP size'
+	@echo 'make faults    kill -9 of every role in every phase, under traffic; ARGS="--row transfer/engine" runs one row'
 	@echo 'make bench     the shared-memory path against what this memory can do'
 	@echo 'make lint      layers, banned words, format; clang-tidy on the files you changed'
 	@echo 'make rules     what proves each rule of the contract; tools/rules.py RC-KILL-05 for one'
@@ -65,6 +66,10 @@ test: configure
 test-sglang test-sglang-full: configure
 	@$(STEP) build ninja -C $(BUILD) -j $(JOBS) refit engine-conformance write-checkpoint
 	@exec tests/sglang/run.sh $(BUILD) $(if $(filter %-full,$@),--full)
+
+# Not part of `make test`. The last line is "N passed, 0 failed".
+faults: build
+	@exec tests/faults/suite.py $(BUILD)/bin --json $(BUILD)/faults.json --report docs/reliability-results.md --keep $(BUILD)/faults $(ARGS)
 
 bench: build
 	@$(STEP) 'bench qwen3-0.6b' $(BUILD)/bin/refit bench shm --random qwen3-0.6b --json

@@ -6,121 +6,19 @@
 usage: command_line_test.py BIN_FOLDER [unittest arguments]
 """
 
-import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
-BIN = ""
-DEADLINE = 30.0
-
-
-def refit(*arguments, timeout=120, **more):
-    return subprocess.run([f"{BIN}/refit", *arguments], capture_output=True, text=True, timeout=timeout, **more)
-
-
-def wait_for(condition, what, deadline=DEADLINE, pause=0.02):
-    end = time.monotonic() + deadline
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"{what}: not within {deadline} s")
-        time.sleep(pause)  # a poll, not a guess
-
-
-def leftovers():
-    return [name for name in os.listdir("/dev/shm") if name.startswith("refit-")]
-
-
-def running(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-class Role:
-    """One long-lived process, known by its ready line."""
-
-    def __init__(self, folder, name, *arguments):
-        self.log = os.path.join(folder, f"{name}.log")
-        self.out = os.path.join(folder, f"{name}.out")
-        with open(self.out, "w", encoding="utf-8") as out, open(self.log, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen([f"{BIN}/refit", *arguments], stdout=out, stderr=log)
-        wait_for(lambda: self.ready() or self.process.poll() is not None, f"{name} ready")
-        if not self.ready():
-            with open(self.log, encoding="utf-8") as log:
-                raise AssertionError(f"{name} ended with {self.process.returncode}: {log.read()}")
-
-    def ready(self):
-        with open(self.out, encoding="utf-8") as out:
-            return re.search(r"ready address=(\S+)(?:.*engine=(\S+))?", out.read())
-
-    @property
-    def address(self):
-        return self.ready().group(1)
-
-    def stop(self, how=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        self.process.wait(DEADLINE)
-        return self.process.returncode
-
-
-class Fleet(contextlib.ExitStack):
-    """A controller, policy workers and agents over a tiny random model."""
-
-    def __init__(self, engines=2, policies=1, engine_args=()):
-        super().__init__()
-        self.folder = self.enter_context(tempfile.TemporaryDirectory(prefix="refit-cli-"))
-        self.model = os.path.join(self.folder, "cache", "random", "tiny-llama")
-        environment = dict(os.environ, REFIT_CACHE=os.path.join(self.folder, "cache"))
-        made = refit("bench", "shm", "--random", "tiny-llama", "--json", env=environment)  # writes the model
-        assert made.returncode == 0, made.stderr
-        self.job = self.write_job(policies, engines)
-        self.start_controller()
-        self.policies = [self.policy(rank) for rank in range(policies)]
-        self.agents = [self.agent(slot, engine_args) for slot in range(engines)]
-
-    def write_job(self, policies, engines):
-        job = os.path.join(self.folder, "job.yaml")
-        with open(job, "w", encoding="utf-8") as file:
-            json.dump({"policies": [{"rank": rank, "source": self.model} for rank in range(policies)],
-                       "engines": [{"slot": slot, "kind": "reference", "tp": 3} for slot in range(engines)],
-                       "verify": "always"}, file)
-        return job
-
-    def start_controller(self):
-        self.controller = self.role("controller", "controller", "--config", self.job)
-
-    def where(self):
-        return ["--controller", self.controller.address]
-
-    def role(self, name, *arguments):
-        role = Role(self.folder, name, *arguments)
-        self.callback(role.stop)
-        return role
-
-    def policy(self, rank):
-        return self.role(f"policy-{rank}", "policy", "--rank", str(rank), *self.where(), "--source", self.model)
-
-    def agent(self, slot, engine_args=()):
-        return self.role(f"agent-{slot}", "agent", "--slot", str(slot), *self.where(), "--engine", "reference",
-                         "--tp", "3", "--load-bytes", "16KiB",
-                         "--run-directory", os.path.join(self.folder, f"run-{slot}"), "--",
-                         "--model", self.model, "--family", "c", "--load-format", "dummy", *engine_args)
-
-    def ask(self, command, *arguments):
-        done = refit(command, *self.where(), "--json", *arguments)
-        return done.returncode, json.loads(done.stdout)  # exactly one object, also on error (RC-OBS-05)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import processes  # noqa: E402
+from processes import DEADLINE, Fleet, leftovers, refit, running, wait_for  # noqa: E402
 
 
 class WholeFleet(unittest.TestCase):
@@ -150,8 +48,9 @@ class WholeFleet(unittest.TestCase):
 
     def test_a_policy_worker_killed_in_mid_load_is_named_and_its_successor_repairs(self):
         with Fleet(engines=1, engine_args=("--fault", "slow:update:2:1.5")) as fleet:
-            sync = subprocess.Popen([f"{BIN}/refit", "sync", "--controller", fleet.controller.address, "--json",
-                                     "--deadline", "20s"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            sync = subprocess.Popen([f"{processes.BIN}/refit", "sync", "--controller", fleet.controller.address,
+                                     "--json", "--deadline", "20s"],
+                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             wait_for(lambda: fleet.ask("status")[1]["phase"] == "transferring", "transfer begun")
             fleet.policies[0].stop(signal.SIGKILL)
             error = json.loads(sync.communicate(timeout=DEADLINE)[0])
@@ -185,8 +84,8 @@ class WholeFleet(unittest.TestCase):
     def test_a_second_sync_while_one_runs_is_busy(self):
         """RC-SYNC-07, exit code 4."""
         with Fleet(engines=1, engine_args=("--fault", "slow:update:1:2.0")) as fleet:
-            first = subprocess.Popen([f"{BIN}/refit", "sync", "--controller", fleet.controller.address, "--json"],
-                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            first = subprocess.Popen([f"{processes.BIN}/refit", "sync", "--controller", fleet.controller.address,
+                                      "--json"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             wait_for(lambda: fleet.ask("status")[1]["phase"] == "transferring", "transfer begun")
             code, error = fleet.ask("sync")
             self.assertEqual(code, 4, error)
@@ -222,7 +121,7 @@ class BadSurroundings(unittest.TestCase):
         if os.geteuid() != 0 or shutil.which("unshare") is None:
             self.skipTest("needs root and unshare to mount a small /dev/shm of its own")
         script = ('mount -t tmpfs -o size=64k tmpfs /dev/shm || exit 77; '
-                  f'"{BIN}/refit" demo --random tiny-llama --json; code=$?; ls /dev/shm | wc -l; exit $code')
+                  f'"{processes.BIN}/refit" demo --random tiny-llama --json; code=$?; ls /dev/shm | wc -l; exit $code')
         done = subprocess.run(["unshare", "-m", "bash", "-c", script], capture_output=True, text=True, timeout=120,
                               cwd=tempfile.gettempdir())
         if done.returncode == 77:
@@ -247,5 +146,5 @@ class Demo(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BIN = os.path.abspath(sys.argv.pop(1))
+    processes.BIN = os.path.abspath(sys.argv.pop(1))
     unittest.main(verbosity=2)

@@ -22,86 +22,11 @@ import unittest
 import urllib.error
 import urllib.request
 
-import command_line_test as cli
-from command_line_test import DEADLINE, refit, wait_for
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import processes  # noqa: E402
+from processes import DEADLINE, Fleet, SurvivingFleet, refit, wait_for  # noqa: E402
 
 GOAL = 2.0  # seconds from a controller's end, or its successor's start, until the fleet is consistent again
-
-
-class SurvivingFleet(cli.Fleet):
-    """A fleet whose members find the controller through the state directory."""
-
-    def __init__(self, takeover_after="300ms", **more):
-        self.takeover_after = takeover_after
-        self.lives = 0
-        super().__init__(**more)
-
-    def write_job(self, policies, engines):
-        self.state = os.path.join(self.folder, "state")
-        self.job = os.path.join(self.folder, "job.yaml")
-        with open(self.job, "w", encoding="utf-8") as file:
-            json.dump({"controller": {"state_directory": self.state, "takeover_after": self.takeover_after},
-                       "policies": [{"rank": rank, "source": self.model} for rank in range(policies)],
-                       "engines": [{"slot": slot, "kind": "reference", "tp": 3} for slot in range(engines)]}, file)
-        return self.job
-
-    def where(self):
-        return ["--state-directory", self.state]
-
-    def start_controller(self):
-        self.lives += 1
-        self.controller = self.role(f"controller-{self.lives}", "controller", "--config", self.job)
-        return self.controller
-
-    def kill_and_start(self):
-        """When the controller had ended; the next one is ready when this returns."""
-        self.controller.stop(signal.SIGKILL)
-        ended = time.monotonic()
-        self.start_controller()
-        return ended
-
-    def query(self, sql):
-        with sqlite3.connect(os.path.join(self.state, "controller.db"), timeout=5) as database:
-            return database.execute(sql).fetchall()
-
-    def commits(self):
-        """The versions that were published, in order."""
-        return [row[0] for row in self.query("SELECT version FROM journal WHERE type = 'COMMIT' ORDER BY position")]
-
-    def consistent(self):
-        """Every engine serves what is committed, as the controller that counts says."""
-        done = refit("status", *self.where(), "--json")
-        if done.returncode != 0:
-            return False
-        status = json.loads(done.stdout)
-        return all(engine["serving"] and engine["version"] == status["version"] for engine in status["engines"])
-
-    def engine_pids(self):
-        return [engine["pid"] for engine in self.ask("status")[1]["engines"]]
-
-    def sync(self, request_id, deadline="30s"):
-        return subprocess.Popen([f"{cli.BIN}/refit", "sync", *self.where(), "--request-id", request_id, "--json",
-                                 "--deadline", deadline], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-    def finish(self, client):
-        """Exit code and the one object."""
-        out, err = client.communicate(timeout=2 * DEADLINE)
-        if not out:
-            raise AssertionError(err)
-        return client.returncode, json.loads(out)
-
-    def publish(self, request_id):
-        """What is missing after a takeover registers by itself; a busy machine takes its time for it."""
-        deadline = time.monotonic() + 30
-        while True:
-            code, report = self.finish(self.sync(request_id))
-            if code == 0:
-                return report["version"]
-            if "not registered" not in report["error"]["message"] or time.monotonic() > deadline:
-                raise AssertionError(report)
-
-
 ETCD = "/usr/bin/etcd"
 
 
@@ -260,7 +185,7 @@ class AControllerThatIsTakenOver(unittest.TestCase):
         with self.Fleet(engines=1) as fleet:
             fleet.publish("one")
             fleet.controller.stop(signal.SIGKILL)
-            both = [subprocess.Popen([f"{cli.BIN}/refit", "controller", "--config", fleet.job],
+            both = [subprocess.Popen([f"{processes.BIN}/refit", "controller", "--config", fleet.job],
                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
             for one in both:
                 fleet.callback(one.wait)
@@ -324,7 +249,7 @@ class AnEtcd(unittest.TestCase):
             self.assertEqual(fleet.engine_pids(), pids)
 
 
-class FixedPortFleet(cli.Fleet):
+class FixedPortFleet(Fleet):
     """Without a state directory: members know one address, and nothing outlives the controller."""
 
     def write_job(self, policies, engines):
@@ -386,5 +311,5 @@ class AJournalInDoubt(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    cli.BIN = sys.argv.pop(1)
+    processes.BIN = sys.argv.pop(1)
     unittest.main(verbosity=2)
