@@ -123,6 +123,11 @@ void Controller::On(const PolicyRegistered& event, Instant now) {
     worker.next_seq = CommandSeq(1);
   }
   worker.member = member;
+  if (found_again || replaces) {
+    for (auto& [index, slot] : slots_) {
+      slot.catch_ups = 0;  // those that failed may have failed for want of him
+    }
+  }
   if (found_again && succeeds_) {
     // It may still send for the controller before this one, to nobody (RX-JRNL-04).
     SendErrand(member.rank, worker, sync::PolicyCommandKind::kAbort, committed_, options_.command_budget);

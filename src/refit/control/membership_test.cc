@@ -281,6 +281,22 @@ TEST(Membership, ACatchUpIsTriedTwiceAndTakesNoOtherBytes) {
   EXPECT_THAT(rig.Violations(), IsEmpty());
 }
 
+// RX-MEM-03: what failed for want of a policy worker is tried again when he is back, without a refit.
+TEST(Membership, ACatchUpIsTriedAgainWithAPolicyWorkerThatIsBack) {
+  FleetRig rig(CatchingUp());
+  Serve(rig);
+  rig.SetDigest(0, Digest{{6, 6}});  // both tries come to nothing
+  rig.LoseAgent(0);
+  rig.RunFor(seconds(200));
+  ASSERT_FALSE(rig.engine(0).generates());
+  rig.LosePolicy(0);
+  rig.JoinPolicy(0);
+  rig.RunFor(seconds(20));
+  EXPECT_TRUE(rig.engine(0).serves(WeightVersion(1)));
+  EXPECT_EQ(rig.commits().size(), 1U);
+  EXPECT_THAT(rig.Violations(), IsEmpty());
+}
+
 // RX-MEM-02, C13: a sync that begins during a catch-up cancels it and takes the joiner in.
 TEST(Membership, ASyncCancelsACatchUpAndTakesTheJoinerIn) {
   FleetRig rig(CatchingUp());

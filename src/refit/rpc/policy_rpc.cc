@@ -183,8 +183,15 @@ class GrpcReceiverStream final : public ReceiverStream {
 class GrpcPolicyClient final : public PolicyClient {
  public:
   explicit GrpcPolicyClient(const std::string& address)
-      : whom_(StrCat("policy worker at ", address)), stub_(v1::Policy::NewStub(MakeChannel(address))) {}
+      : whom_(StrCat("policy worker at ", address)),
+        channel_(MakeChannel(address)),
+        stub_(v1::Policy::NewStub(channel_)) {}
   ~GrpcPolicyClient() override { calls_.CancelAndWait(); }
+
+  bool ConnectionLost() override {
+    const bool connected = channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
+    return connected_.exchange(connected) && !connected;
+  }
 
   void Execute(const sync::PolicyCommand& command, Duration deadline, Done done) override {
     v1::PolicyCommand request;
@@ -214,7 +221,9 @@ class GrpcPolicyClient final : public PolicyClient {
 
  private:
   const std::string whom_;
-  std::unique_ptr<v1::Policy::Stub> stub_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Policy::Stub> stub_;
+  std::atomic<bool> connected_ = false;  // when it was asked last
   CallsInFlight calls_;
 };
 

@@ -38,6 +38,10 @@ class PolicyClient {
   static std::unique_ptr<PolicyClient> Connect(const std::string& address);
   virtual ~PolicyClient() = default;  // cancels calls in flight and waits for their done()
 
+  // The connection that was there is broken: whoever dies is noticed between two calls as well. Asked for the first
+  // time it begins to connect.
+  virtual bool ConnectionLost() = 0;
+
   using Done = std::function<void(Result<sync::PolicyReply>)>;
   virtual void Execute(const sync::PolicyCommand& command, Duration deadline, Done done) = 0;
   virtual Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string& source, weights::Hashing hashing,

@@ -32,7 +32,7 @@ namespace refit::runtime {
 namespace {
 
 constexpr std::size_t kMailboxCapacity = 4096;
-constexpr Duration kIdleWait = std::chrono::seconds(1);
+constexpr Duration kWatchInterval = std::chrono::milliseconds(100);  // of the connections to policy workers
 constexpr Duration kAppendDeadline = std::chrono::seconds(10);
 constexpr Duration kReturnMoment = std::chrono::seconds(10);    // of whoever registers again by himself
 constexpr Duration kReturnDeadline = std::chrono::seconds(10);  // of an engine that the journal names
@@ -197,8 +197,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
         }
       }
       for (const PolicyRank rank : ranks_in_order(peers)) {
-        const rpc::PolicyRegistration& registration = peers.policies.at(rank).registration;
-        report.policies.push_back({rank, registration.incarnation, registration.address, registration.source});
+        const auto& [reached, registration, client] = peers.policies.at(rank);
+        report.policies.push_back(
+            {rank, reached ? registration.incarnation : Incarnation{}, registration.address, registration.source});
       }
     });
     const rpc::SyncProgress progress = Progress();
@@ -319,8 +320,11 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     }
     while (!mailbox_.closed()) {
       control::ControllerEffects effects;
-      const auto event = mailbox_.Pop(std::min(machine_.next_deadline(), exec::Now() + kIdleWait));
+      const auto event = mailbox_.Pop(std::min(machine_.next_deadline(), exec::Now() + kWatchInterval));
       const Instant now = exec::Now();
+      for (const control::PolicyGone& gone : LostPolicies()) {  // first: what happened since may be its doing
+        machine_.Handle(gone, now, effects);
+      }
       if (event.has_value()) {
         Note(*event, now);
         machine_.Handle(*event, now, effects);
@@ -333,6 +337,21 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
         Publish();  // what was sent shows in the phase
       }
     }
+  }
+
+  // Whoever lives registers again within a moment.
+  std::vector<control::PolicyGone> LostPolicies() {
+    return peers_.With([](Peers& peers) {
+      std::vector<control::PolicyGone> lost;
+      for (auto& [rank, policy] : peers.policies) {
+        if (policy.reached && policy.client->ConnectionLost()) {
+          policy.reached = false;
+          lost.push_back({rank, policy.registration.incarnation,
+                          Unavailable(StrCat(LaneOf(rank), " is gone: its connection broke"), "see its log")});
+        }
+      }
+      return lost;
+    });
   }
 
   void CarryOut(control::ControllerEffects& effects) {
