@@ -221,6 +221,9 @@ class FaultFleet(SurvivingFleet):
     def feeder(self, slot):
         return slot % POLICIES
 
+    def name_of(self, role, slot):
+        return {"agent": f"agent-{slot}", "policy": f"policy-{self.feeder(slot)}", "controller": "controller"}[role]
+
     def start_again(self, role, slot):
         """As a job's supervisor would."""
         if role == "agent":

@@ -8,9 +8,9 @@ locked keeps the phase until the kill has happened.
 
 import contextlib
 import os
-import time
 
 import processes
+import rows
 from processes import wait_for
 
 # Where an engine is held, so that the refit stands in that phase.
@@ -18,88 +18,112 @@ HELD_CALL = {"transfer": "update:2", "end": "end", "activate": "label"}
 PAUSE_CALL = {"engine": "begin", "agent": "flush", "policy": "pause", "controller": "begin"}
 
 
+def kill(role, phase):
+    def act(run):
+        fleet = run.fleet
+        with in_phase(run, role, phase) as pid:
+            run.broken = fleet.kill(role, run.slot, pid)
+        if role == "controller":
+            run.start_again("controller")
+        run.end_sync()
+        if role in ("agent", "policy"):
+            run.start_again(role)
+        if phase in ("bind", "shutdown"):
+            run.links = set(range(len(fleet.agents)))
+        elif role == "policy":
+            run.links |= {slot for slot in range(len(fleet.agents)) if fleet.feeder(slot) == fleet.feeder(run.slot)}
+    return act
+
+
 @contextlib.contextmanager
-def in_phase(fleet, row, slot, name):
-    """Yields (sync or None, pid of the engine that stands in that phase); releases what was held."""
-    if row.phase == "serving":
-        yield None, None
-    elif row.phase == "recover":
-        yield from recovering(fleet, slot)
-    elif row.phase == "bind":
-        yield from binding(fleet, slot, name)
-    elif row.phase == "decision":
-        yield from deciding(fleet, slot, name)
-    elif row.phase == "shutdown":
+def in_phase(run, role, phase):
+    """Yields the pid of the engine that stands in that phase, where it is not the slot's usual one."""
+    fleet, slot = run.fleet, run.slot
+    if phase == "serving":
+        yield None
+    elif phase == "recover":
+        yield from recovering(run)
+    elif phase == "bind":
+        yield from binding(run)
+    elif phase == "decision":
+        yield from deciding(run)
+    elif phase == "shutdown":
         other = (slot + 1) % len(fleet.agents)
         with fleet.frozen(fleet.agents[other].process.pid):
-            client = fleet.start("shutdown")
+            run.client = fleet.start("shutdown")
             wait_for(lambda: not links_of(fleet, slot), "one agent's links closed", 5)
-            yield client, None
+            yield None
     else:
         everybody = range(len(fleet.agents))  # no engine is to come to its first update
-        slots = everybody if row.phase == "pause" else [slot]
-        yield from held(fleet, slot, slots, HELD_CALL.get(row.phase) or PAUSE_CALL[row.role], name)
+        slots = everybody if phase == "pause" else [slot]
+        yield from held(run, slots, HELD_CALL.get(phase) or PAUSE_CALL[role])
 
 
 def links_of(fleet, slot):
     return [name for name in os.listdir("/dev/shm") if name.startswith(f"refit-{fleet.agents[slot].process.pid}-")]
 
 
-def binding(fleet, slot, name):
+def binding(run):
     """Every link is made anew, and this slot's agent does not come to it."""
+    fleet = run.fleet
     code, report = fleet.ask("shutdown")
     assert code == 0, report
     with contextlib.ExitStack() as stack:
         # Stopped only when nobody probes its engine any more: a policy worker keeps the sync in its lease meanwhile.
         with fleet.frozen(fleet.policies[0].process.pid):
-            began = time.time()
-            sync = fleet.start_sync(name)
-            wait_for(lambda: fleet.watch.when(rf"INTENT request={name} ", began), "an intent", 10, pause=0.002)
-            stack.enter_context(fleet.frozen(fleet.agents[slot].process.pid))
+            run.sync()
+            run.await_said("INTENT request={} ")
+            stack.enter_context(fleet.frozen(fleet.agents[run.slot].process.pid))
         for each in range(len(fleet.agents)):
-            if each != slot:
-                wait_for(lambda: fleet.watch.when(rf"BIND slot={each} ", began), f"links of engine {each}", 5)
-        assert fleet.watch.when(rf"BIND slot={slot} ", began) is None
-        yield sync, None
+            if each != run.slot:
+                run.await_said(f"BIND slot={each} ")
+        assert not run.said(f"BIND slot={run.slot} ")
+        yield None
 
 
-def held(fleet, slot, slots, call, name):
+def held(run, slots, call):
+    fleet = run.fleet
     for each in slots:
         fleet.arm(each, f"hold:{call}")
     try:
-        sync = fleet.start_sync(name)
+        run.sync()
         pids = {each: fleet.await_hit(each, call) for each in slots}
-        assert pids[slot] == fleet.engines()[slot]["pid"], "another life was held"
-        yield sync, pids[slot]
+        assert pids[run.slot] == fleet.engines()[run.slot]["pid"], "another life was held"
+        yield pids[run.slot]
     finally:
         for each in slots:
             fleet.disarm(each)
 
 
-def recovering(fleet, slot):
-    """A launch of `slot` that does not end, since its engine does not say what it is."""
-    fleet.arm(slot, "hold:server_info")
+def recovering(run):
+    """A launch of the slot that does not end, since its engine does not say what it is."""
+    fleet = run.fleet
+    fleet.arm(run.slot, "hold:server_info")
     try:
-        fleet.charge(slot)
-        fleet.kill("engine", slot)
-        pid = fleet.await_hit(slot, "its launch")
+        fleet.charge(run.slot)
+        fleet.kill("engine", run.slot)
+        pid = fleet.await_hit(run.slot, "its launch")
         assert processes.running(pid)
-        yield None, pid
+        yield pid
     finally:
-        fleet.disarm(slot)
+        fleet.disarm(run.slot)
 
 
-def deciding(fleet, slot, name):
+def deciding(run):
     """A COMMIT that was said and cannot be written."""
-    fleet.arm(slot, "hold:end")
+    fleet = run.fleet
+    fleet.arm(run.slot, "hold:end")
     try:
-        began = time.time()
-        sync = fleet.start_sync(name)
-        fleet.await_hit(slot, "end")
+        run.sync()
+        fleet.await_hit(run.slot, "end")
         with fleet.journal_locked():
-            fleet.disarm(slot)
-            wait_for(lambda: fleet.watch.when(rf"COMMIT request={name} ", began), "a decision", 5, pause=0.002)
-            assert fleet.watch.when(rf"OUTCOME request={name} ", began) is None
-            yield sync, None
+            fleet.disarm(run.slot)
+            run.await_said("COMMIT request={} ")
+            assert not run.said("OUTCOME request={} ")
+            yield None
     finally:
-        fleet.disarm(slot)
+        fleet.disarm(run.slot)
+
+
+ROWS = [rows.Row(f"{phase}/{role}", codes[index], kill(role, phase), recovers=phase == "recover")
+        for index, phase in enumerate(rows.PHASES) for role, codes in rows.KILLS.items()]

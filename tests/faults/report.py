@@ -31,7 +31,7 @@ def cell(result):
 
 
 def grid(results):
-    killed = {(result["role"], result["phase"]): result for result in results if "phase" in result}
+    killed = {tuple(reversed(result["row"].split("/"))): result for result in results}
     lines = ["| killed | " + " | ".join(rows.PHASES) + " |", "| --- |" + " --- |" * len(rows.PHASES)]
     for role in rows.KILLS:
         lines.append(f"| {role} | " + " | ".join(cell(killed[role, phase]) for phase in rows.PHASES) + " |")
@@ -41,7 +41,9 @@ def grid(results):
 def text_of(run):
     results = run["rows"]
     answers = {key: sum(result["answers"][key] for result in results) for key in results[0]["answers"]}
-    by_role = {role: [result for result in results if result.get("role") == role] for role in rows.KILLS}
+    killed = {f"{phase}/{role}": role for phase in rows.PHASES for role in rows.KILLS}
+    by_role = {role: [result for result in results if killed.get(result["row"]) == role] for role in rows.KILLS}
+    others = [result for result in results if result["row"] not in killed]
     lines = [
         "# What the fault suite measured", "",
         "<!-- Written by `make faults` from its run; change tests/faults/report.py instead. -->", "",
@@ -54,6 +56,13 @@ def text_of(run):
         "again (its launch, a restart of the killed role by the harness, and where needed the next sync included).", "",
         *grid(results), "",
         *(f"- `{code}`: {meaning.says}" for code, meaning in rows.CODES.items()), "",
+        "## Everything else", "",
+        "Each in its phase: the same three, and the scenarios of the specification that it shows.", "",
+        "| phase | what is wrong | outcome | knew after, s | consistent after, s | scenarios |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *("| {} | {} |".format(*result["row"].split("/", 1)) + f" {result['expected']} | "
+          f"{seconds(result.get('detection'))} | {seconds(result.get('return'))} | {result['numbers']} |"
+          for result in others), "",
         "## Figures", "",
         "| what | median / worst (rows) |", "| --- | --- |",
         *(f"| {role} killed: detected after, s | {spread([each.get('detection') for each in of_role])} |"

@@ -1,6 +1,6 @@
 # Copyright 2026 The refit authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which process is killed in which phase, and what must come of it (specs/reliability.md §3, profile resilient)."""
+"""What a row is, what each outcome demands, and what must come of a kill (reliability.md §3, profile resilient)."""
 
 import dataclasses
 
@@ -27,40 +27,36 @@ KILLS = {
 @dataclasses.dataclass(frozen=True)
 class Code:
     says: str
-    sync: tuple            # exit codes that the sync of that phase may have
-    replaced: object       # the victim's engine, and no other; None: that one may be
+    sync: tuple = (0,)        # exit codes that the row's sync may have
+    replaced: object = False  # the engines that the row breaks, and no other; None: they may be
     then: str = "consistent"  # what the fleet comes to before anybody syncs again
 
 
 CODES = {
-    "Q": Code("its life is over, the others commit in the same attempt, its slot comes back", (0,), True),
-    "ok": Code("nothing visible", (0,), False),
+    "Q": Code("its life is over, the others commit in the same attempt, its slot comes back", replaced=True),
+    "OUT": Code("left out of that version; keeps its life and catches up"),
+    "ok": Code("nothing visible"),
     "LATE": Code("the sync fails; engines go on at V-1, but who was opened stays paused until the next sync",
-                 (1,), False, "either"),
-    "LATE*": Code("as LATE; an engine whose link to the dead one failed twice may be replaced", (1,), None, "either"),
-    "FAIL": Code("the sync fails, who was opened stays paused until the next sync", (1,), False, "paused"),
-    "FAIL/ok": Code("as FAIL, or committed where everything had been sent and told", (0, 1), False, "either"),
-    "WAIT": Code("the new engine waits for the policy worker, or for the next refit (C13)", (0,), False, "launched"),
-    "HOLD": Code("engines go on as they are until a controller is back", (0,), False),
-    "REDO": Code("the successor begins a new attempt; whoever asked gets one answer", (0,), False),
-    "FWD": Code("what was decided is carried out", (0,), False),
-    "AGAIN": Code("whoever asked hears that nobody answers; asked again, the successor does it", (1,), False),
+                 sync=(1,), then="sync"),
+    "LATE*": Code("as LATE; an engine whose link to the dead one failed twice may be replaced",
+                  sync=(1,), replaced=None, then="sync"),
+    "FAIL": Code("the sync fails, who was opened stays paused until the next sync", sync=(1,), then="paused"),
+    "FAIL/ok": Code("as FAIL, or committed where everything had been sent and told", sync=(0, 1), then="either"),
+    "SYSTEMIC": Code("the sync fails, nobody is blamed, the next sync repairs", sync=(1,), then="sync"),
+    "DEATHS": Code("the update kills: nobody else is given it, the sync fails, the dead are launched again",
+                   sync=(1,), replaced=True, then="sync"),
+    "WAIT": Code("the new engine waits for the policy worker, or for the next refit (C13)", then="launched"),
+    "HOLD": Code("engines go on as they are until a controller is back"),
+    "REDO": Code("the successor begins a new attempt; whoever asked gets one answer"),
+    "FWD": Code("what was decided is carried out"),
+    "AGAIN": Code("whoever asked hears that nobody answers; asked again, the successor does it", sync=(1,)),
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class KillRow:
-    role: str
-    phase: str
-
-    @property
-    def name(self):
-        return f"{self.phase}/{self.role}"
-
-    @property
-    def code(self):
-        return KILLS[self.role][PHASES.index(self.phase)]
-
-
-def kill_rows():
-    return [KillRow(role, phase) for phase in PHASES for role in KILLS]
+class Row:
+    name: str              # phase/what is broken
+    code: str              # of CODES
+    act: object            # called with the Run; breaks something, and sets `broken` to the instant of it
+    numbers: str = ""      # of reliability.md §4
+    recovers: bool = False  # the engine is replaced already before the fault: it happens within that
