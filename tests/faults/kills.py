@@ -15,6 +15,7 @@ from processes import wait_for
 
 # Where an engine is held, so that the refit stands in that phase.
 HELD_CALL = {"transfer": "update:2", "end": "end", "activate": "label"}
+GIVEN_UP = ("fencing", "undoing", "finished", "idle")
 PAUSE_CALL = {"engine": "begin", "agent": "flush", "policy": "pause", "controller": "begin"}
 
 
@@ -23,6 +24,8 @@ def kill(role, phase):
         fleet = run.fleet
         with in_phase(run, role, phase) as pid:
             run.broken = fleet.kill(role, run.slot, pid)
+            if role == "policy" and phase in ("bind", "pause"):  # G6: told to all within a second, before they go on
+                wait_for(lambda: (fleet.status() or {}).get("phase") in GIVEN_UP, "the attempt given up", 1)
         if role == "controller":
             run.start_again("controller")
         run.end_sync()

@@ -8,8 +8,6 @@ PHASES = ("serving", "recover", "bind", "pause", "transfer", "end", "decision", 
 
 # The outcome of kill -9 of each role in each phase; CODES says what a code demands. Where the table of the
 # specification is coarser than docs/failure-contract.md, the latter's word stands here:
-# - a policy worker's death is noticed when it is told to send, so one that is killed in `bind` or `pause` may cost more
-#   than PRE, which is what is to be: LATE;
 # - a policy worker that is killed in `end` had sent everything, but not said what: FAIL, or the decision if it had;
 # - a controller that is killed before it recorded the decision: the successor begins anew (REDO), and whoever waited
 #   gets one answer from it;
@@ -19,7 +17,7 @@ KILLS = {
     #              serving recover bind     pause   transfer end        decision activate shutdown
     "engine":     ("Q",    "Q",    "Q",     "Q",    "Q",    "Q",       "Q",    "Q",    "Q"),
     "agent":      ("Q",    "Q",    "Q",     "Q",    "Q",    "Q",       "Q",    "Q",    "Q"),
-    "policy":     ("ok",   "WAIT", "LATE*", "LATE", "FAIL", "FAIL/ok", "FWD",  "ok",   "ok"),
+    "policy":     ("ok",   "ok",   "PRE",   "PRE",  "FAIL", "FAIL/ok", "FWD",  "ok",   "ok"),
     "controller": ("HOLD", "REDO", "REDO",  "REDO", "REDO", "REDO",    "REDO", "FWD",  "AGAIN"),
 }
 
@@ -36,16 +34,12 @@ CODES = {
     "Q": Code("its life is over, the others commit in the same attempt, its slot comes back", replaced=True),
     "OUT": Code("left out of that version; keeps its life and catches up"),
     "ok": Code("nothing visible"),
-    "LATE": Code("the sync fails; engines go on at V-1, but who was opened stays paused until the next sync",
-                 sync=(1,), then="sync"),
-    "LATE*": Code("as LATE; an engine whose link to the dead one failed twice may be replaced",
-                  sync=(1,), replaced=None, then="sync"),
+    "PRE": Code("the sync fails before the first update, every engine goes on at V-1", sync=(1,), then="as before"),
     "FAIL": Code("the sync fails, who was opened stays paused until the next sync", sync=(1,), then="paused"),
     "FAIL/ok": Code("as FAIL, or committed where everything had been sent and told", sync=(0, 1), then="either"),
     "SYSTEMIC": Code("the sync fails, nobody is blamed, the next sync repairs", sync=(1,), then="sync"),
     "DEATHS": Code("the update kills: nobody else is given it, the sync fails, the dead are launched again",
                    sync=(1,), replaced=True, then="sync"),
-    "WAIT": Code("the new engine waits for the policy worker, or for the next refit (C13)", then="launched"),
     "HOLD": Code("engines go on as they are until a controller is back"),
     "REDO": Code("the successor begins a new attempt; whoever asked gets one answer"),
     "FWD": Code("what was decided is carried out"),

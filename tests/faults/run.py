@@ -57,6 +57,8 @@ class Run:
         if status != 0 and self.code.then in ("paused", "either"):
             engine = self.fleet.engines()[self.slot]
             assert not engine["serving"] and "mixed" in engine["residue"], engine
+        if self.code.then == "as before":
+            wait_for(self.all_serve_as_before, "every engine at V-1", 10)
         return report
 
     def start_again(self, role, slot=None):
@@ -89,17 +91,14 @@ class Run:
         oracle.await_no_leak(self.fleet, before)
 
     def await_return(self):
-        if self.code.then == "launched":
-            wait_for(self.launched, "the new engine launched", RETURN, pause=0.05)
-        elif self.code.then == "consistent" or self.result.get("exit") == 0:
-            return wait_for(self.fleet.consistent, "every engine serves what is committed", RETURN, pause=0.05)
-        self.fleet.publish(f"{self.name}-again")
-        self.committed += 1
+        if self.code.then != "consistent" and self.result.get("exit") != 0:
+            self.fleet.publish(f"{self.name}-again")
+            self.committed += 1
         wait_for(self.fleet.consistent, "every engine serves what is committed", RETURN, pause=0.05)
 
-    def launched(self):
-        engine = (self.fleet.engines() or [None] * ENGINES)[self.slot]
-        return engine is not None and engine["registered"] and engine["incarnation"] != self.incarnations[self.slot]
+    def all_serve_as_before(self):
+        engines = self.fleet.engines()
+        return engines and all(engine["serving"] and engine["version"] == self.commits[-1] for engine in engines)
 
     def check(self):
         """Only what the row allows was replaced, nothing was lost or doubled."""
