@@ -58,8 +58,7 @@ TEST_P(EngineConformance, WantsTheAdminKeyForControlCallsOnly) {
     GTEST_SKIP() << "the server has no key";
   }
   const auto without = [this](const std::string& path, const std::string& body) {
-    return engine::sglang::SendHttp(
-        {.url = server_->url + path, .body = body, .bearer = "wrong", .deadline = kPatience});
+    return http::Send({.url = server_->url + path, .body = body, .bearer = "wrong", .deadline = kPatience});
   };
   for (const char* path :
        {"/pause_generation", "/begin_weight_update", "/update_weights_from_tensor", "/weights_checker"}) {

@@ -28,10 +28,10 @@
 #include "refit/base/str.h"
 #include "refit/checkpoint/checkpoint.h"
 #include "refit/device/shared_memory.h"
-#include "refit/engine/sglang/http_client.h"
 #include "refit/engine/sglang/payload_pickle.h"
 #include "refit/engine/sglang/sglang_engine.h"
 #include "refit/exec/clock.h"
+#include "refit/http/client.h"
 #include "refit/runtime/source.h"
 
 namespace refit::conformance {
@@ -102,7 +102,7 @@ class Load {
 
 class EngineSuite : public testing::TestWithParam<Subject> {
  protected:
-  using Response = Result<engine::sglang::HttpResponse>;
+  using Response = Result<http::Response>;
 
   void Use(std::shared_ptr<Server> server) {
     server_ = std::move(server);
@@ -117,11 +117,11 @@ class EngineSuite : public testing::TestWithParam<Subject> {
 
   // ---- raw HTTP
   Response Send(const std::string& path, const std::string& body, Duration deadline = kPatience) const {
-    return engine::sglang::SendHttp({.url = server_->url + path,
-                                     .body = body,
-                                     .bearer = server_->admin_key,
-                                     .deadline = deadline,
-                                     .body_limit = 64 * kMiB});
+    return http::Send({.url = server_->url + path,
+                       .body = body,
+                       .bearer = server_->admin_key,
+                       .deadline = deadline,
+                       .body_limit = 64 * kMiB});
   }
   Response Post(const std::string& path, const json& body) const { return Send(path, body.dump()); }
   Response Get(const std::string& path) const { return Send(path, ""); }

@@ -176,13 +176,15 @@ class Listener : public httplib::Server {
     bool closed = false;
     while (!closed && !connection.broken() && connection.WaitForRequest()) {
       connection.Prepare();
-      const bool served = process_request(connection, false, closed, [](httplib::Request& request) {
+      bool is_request = false;  // what is none ends the connection, as uvicorn does: a router's gRPC probe waits for it
+      const bool served = process_request(connection, false, closed, [&is_request](httplib::Request& request) {
+        is_request = true;
         if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding")) {
           request.set_header("Content-Length", "0");  // httplib would read to the connection's end
         }
       });
       connection.Flush();
-      closed = closed || !served;
+      closed = closed || !served || !is_request;
     }
     {
       const std::lock_guard lock(mutex_);

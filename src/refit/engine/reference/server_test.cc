@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using sync::SessionFamily;
 
-json Parsed(const Result<sglang::HttpResponse>& response) {
+json Parsed(const Result<http::Response>& response) {
   EXPECT_TRUE(response.has_value()) << response.status().message();
   return response.has_value() ? json::parse(response->body, nullptr, false) : json();
 }

@@ -18,9 +18,9 @@
 #include "refit/checkpoint/random_checkpoint.h"
 #include "refit/device/shared_memory.h"
 #include "refit/engine/reference/server.h"
-#include "refit/engine/sglang/http_client.h"
 #include "refit/engine/sglang/payload_pickle.h"
 #include "refit/exec/clock.h"
+#include "refit/http/client.h"
 #include "tests/support/temp_folder.h"
 
 namespace refit::engine::reference {
@@ -74,20 +74,20 @@ class ServerRig {
     return folder_ / name;
   }
 
-  Result<sglang::HttpResponse> Get(const std::string& path, const std::string& key = "", Duration deadline = kAmple) {
+  Result<http::Response> Get(const std::string& path, const std::string& key = "", Duration deadline = kAmple) {
     return Send(path, "", key, deadline);
   }
-  Result<sglang::HttpResponse> Post(const std::string& path, const nlohmann::json& body, const std::string& key = "",
-                                    Duration deadline = kAmple) {
+  Result<http::Response> Post(const std::string& path, const nlohmann::json& body, const std::string& key = "",
+                              Duration deadline = kAmple) {
     return Send(path, body.dump(), key, deadline);
   }
-  Result<sglang::HttpResponse> Send(const std::string& path, const std::string& body, const std::string& key,
-                                    Duration deadline) {
-    return sglang::SendHttp({.url = "http://127.0.0.1:" + std::to_string(server_->port()) + path,
-                             .body = body,
-                             .bearer = key,
-                             .deadline = deadline,
-                             .body_limit = 16 * kMiB});
+  Result<http::Response> Send(const std::string& path, const std::string& body, const std::string& key,
+                              Duration deadline) {
+    return http::Send({.url = "http://127.0.0.1:" + std::to_string(server_->port()) + path,
+                       .body = body,
+                       .bearer = key,
+                       .deadline = deadline,
+                       .body_limit = 16 * kMiB});
   }
   int StatusOf(const std::string& path, const nlohmann::json& body) {
     const auto response = Post(path, body);
@@ -99,7 +99,7 @@ class ServerRig {
             {"rid", "r1"},
             {"sampling_params", {{"temperature", 0}, {"max_new_tokens", tokens}, {"ignore_eos", true}}}};
   }
-  std::future<Result<sglang::HttpResponse>> GenerateInBackground(int tokens) {
+  std::future<Result<http::Response>> GenerateInBackground(int tokens) {
     return std::async(std::launch::async, [this, tokens] { return Post("/generate", GenerateBody(tokens)); });
   }
   void WaitForOccupancy(const std::function<bool(Occupancy)>& holds) {

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "refit/engine/sglang/http_server_double.h"
 #include "refit/engine/sglang/sglang_engine.h"
 #include "refit/exec/clock.h"
+#include "refit/http/server_double.h"
 
 namespace refit::engine::sglang {
 namespace {
@@ -113,19 +113,19 @@ class AwaitServerTest : public testing::Test {
   std::unique_ptr<Engine> Connect() {
     return *ConnectSglang({.url = server_.url(), .admin_key = {}, .pause_mode = {}});
   }
-  HttpServerDouble server_;
+  http::ServerDouble server_;
 };
 
 TEST_F(AwaitServerTest, AServerThatAnswersIsUp) {
-  server_.Answer("*", Reply(400, R"({"object":"error","message":"a field is missing"})"));
-  server_.Answer("/server_info", Reply(200, R"({"version":"0.5.23","tp_size":1})"));
-  server_.Answer("/model_info", Reply(200, R"({"model_path":"m"})"));
+  server_.Answer("*", http::Reply(400, R"({"object":"error","message":"a field is missing"})"));
+  server_.Answer("/server_info", http::Reply(200, R"({"version":"0.5.23","tp_size":1})"));
+  server_.Answer("/model_info", http::Reply(200, R"({"model_path":"m"})"));
   const auto engine = Connect();
   EXPECT_TRUE(AwaitServer(*engine, "engine 0", [] { return false; }, exec::Now() + std::chrono::seconds(10)).ok());
 }
 
 TEST_F(AwaitServerTest, AProcessThatEndsIsNotedAtOnce) {
-  server_.Answer("*", Reply(503, ""));
+  server_.Answer("*", http::Reply(503, ""));
   const auto engine = Connect();
   int asked = 0;
   const Status status =
@@ -134,7 +134,7 @@ TEST_F(AwaitServerTest, AProcessThatEndsIsNotedAtOnce) {
 }
 
 TEST_F(AwaitServerTest, AServerThatNeverAnswersIsGivenUpAtTheDeadline) {
-  server_.Answer("*", Reply(503, ""));
+  server_.Answer("*", http::Reply(503, ""));
   const auto engine = Connect();
   const Instant start = exec::Now();
   const Status status = AwaitServer(*engine, "engine 0", [] { return false; }, start + std::chrono::milliseconds(500));
@@ -143,15 +143,15 @@ TEST_F(AwaitServerTest, AServerThatNeverAnswersIsGivenUpAtTheDeadline) {
 }
 
 TEST_F(AwaitServerTest, AServerThatWantsAnotherKeyIsRefusedAtOnce) {
-  server_.Answer("*", Reply(401, R"({"error":"Unauthorized"})"));
+  server_.Answer("*", http::Reply(401, R"({"error":"Unauthorized"})"));
   const auto engine = Connect();
   const Status status = AwaitServer(*engine, "engine 0", [] { return false; }, exec::Now() + std::chrono::seconds(60));
   EXPECT_EQ(status.code(), StatusCode::kPermissionDenied);
 }
 
 TEST_F(AwaitServerTest, AServerThatIsTooOldIsRefusedAtOnce) {
-  server_.Answer("/server_info", Reply(200, R"({"version":"0.5.5","tp_size":1})"));
-  server_.Answer("/model_info", Reply(200, R"({"model_path":"m"})"));
+  server_.Answer("/server_info", http::Reply(200, R"({"version":"0.5.5","tp_size":1})"));
+  server_.Answer("/model_info", http::Reply(200, R"({"model_path":"m"})"));
   const auto engine = Connect();
   const Status status = AwaitServer(*engine, "engine 0", [] { return false; }, exec::Now() + std::chrono::seconds(60));
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);

@@ -83,7 +83,7 @@ std::string CapMessage(std::string_view text) {
   return Parse(Json(line).dump(-1, ' ', false, Json::error_handler_t::ignore)).get<std::string>();
 }
 
-std::string EngineMessage(const HttpResponse& response) {
+std::string EngineMessage(const http::Response& response) {
   const Json reply = Parse(response.body);
   const Json* error = Find(reply, "error");
   for (const Json* words :
@@ -95,7 +95,7 @@ std::string EngineMessage(const HttpResponse& response) {
   return CapMessage(response.body);
 }
 
-sync::Answer Judge(const HttpResponse& response, SuccessForm form, MissingRoute missing_route) {
+sync::Answer Judge(const http::Response& response, SuccessForm form, MissingRoute missing_route) {
   const std::string message = EngineMessage(response);
   if (response.status == 404 && missing_route == MissingRoute::kIsNotFound) {
     return {AnswerKind::kNotFound, message};

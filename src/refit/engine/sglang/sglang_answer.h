@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "refit/engine/sglang/http_client.h"
+#include "refit/http/client.h"
 #include "refit/sync/engine_call.h"
 
 namespace refit::engine::sglang {
@@ -25,10 +25,10 @@ enum class MissingRoute : std::uint8_t { kIsRefusal, kIsNotFound };
 
 // 4xx: refused (404: not found, where the route may be missing). 200: by its form; an explicit "success": false is a
 // refusal. Everything else is none, as is a reply that cannot be read: the call may or may not have run (C8).
-sync::Answer Judge(const HttpResponse& response, SuccessForm form, MissingRoute missing_route);
+sync::Answer Judge(const http::Response& response, SuccessForm form, MissingRoute missing_route);
 
 // The engine's own words from a reply of any shape: one line, at most 300 bytes.
-std::string EngineMessage(const HttpResponse& response);
+std::string EngineMessage(const http::Response& response);
 
 // `text` on one line of at most 300 bytes of valid UTF-8.
 std::string CapMessage(std::string_view text);

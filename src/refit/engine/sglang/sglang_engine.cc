@@ -10,11 +10,11 @@
 
 #include "refit/base/mutant.h"
 #include "refit/base/str.h"
-#include "refit/engine/sglang/http_client.h"
 #include "refit/engine/sglang/payload_pickle.h"
 #include "refit/engine/sglang/server_version.h"
 #include "refit/engine/sglang/sglang_answer.h"
 #include "refit/exec/clock.h"
+#include "refit/http/client.h"
 
 namespace refit::engine::sglang {
 namespace {
@@ -182,62 +182,62 @@ class SglangEngine final : public Engine {
 
  private:
   // connection: of calls that follow each other at once; null: a fresh one.
-  Answer Mutate(const Route& route, Duration deadline, HttpConnection* connection);
+  Answer Mutate(const Route& route, Duration deadline, http::Connection* connection);
   // For a control route that may be missing.
-  Result<HttpResponse> SendWhereItMayBeMissing(std::string_view path, const std::string& body, Instant deadline);
+  Result<http::Response> SendWhereItMayBeMissing(std::string_view path, const std::string& body, Instant deadline);
   // Whether the routes of a refit are there, and our key opens them. Changes nothing.
   Status CheckRoutes(std::string_view version, Instant deadline);
   // The JSON object of a 200 answer.
   Result<Json> Ask(std::string_view path, std::string body, Instant deadline);
   // As Ask, under the path's old name where the first is missing.
   Result<Json> AskEither(std::string_view path, std::string_view old_path, Instant deadline);
-  Result<HttpResponse> Send(std::string_view path, std::string body, Duration deadline, ByteCount limit,
-                            HttpConnection* connection = nullptr);
-  Result<HttpResponse> SendWith(const std::string& key, std::string_view path, std::string body, Duration deadline,
-                                ByteCount limit, HttpConnection* connection);
+  Result<http::Response> Send(std::string_view path, std::string body, Duration deadline, ByteCount limit,
+                              http::Connection* connection = nullptr);
+  Result<http::Response> SendWith(const std::string& key, std::string_view path, std::string body, Duration deadline,
+                                  ByteCount limit, http::Connection* connection);
 
   SglangOptions options_;
-  HttpConnection updates_;
+  http::Connection updates_;
 };
 
-Result<HttpResponse> SglangEngine::Send(std::string_view path, std::string body, Duration deadline, ByteCount limit,
-                                        HttpConnection* connection) {
+Result<http::Response> SglangEngine::Send(std::string_view path, std::string body, Duration deadline, ByteCount limit,
+                                          http::Connection* connection) {
   return SendWith(IsOpenToUsers(path) ? options_.api_key : options_.admin_key, path, std::move(body), deadline, limit,
                   connection);
 }
 
-Result<HttpResponse> SglangEngine::SendWith(const std::string& key, std::string_view path, std::string body,
-                                            Duration deadline, ByteCount limit, HttpConnection* connection) {
+Result<http::Response> SglangEngine::SendWith(const std::string& key, std::string_view path, std::string body,
+                                              Duration deadline, ByteCount limit, http::Connection* connection) {
   if (deadline <= Duration::zero()) {
     return DeadlineExceeded(StrCat(options_.url, path, ": no time left"));
   }
-  const HttpRequest request{.url = StrCat(options_.url, path),
-                            .body = std::move(body),
-                            .bearer = key,
-                            .deadline = deadline,
-                            .body_limit = limit};
-  return connection == nullptr ? SendHttp(request) : connection->Send(request);
+  const http::Request request{.url = StrCat(options_.url, path),
+                              .body = std::move(body),
+                              .bearer = key,
+                              .deadline = deadline,
+                              .body_limit = limit};
+  return connection == nullptr ? http::Send(request) : connection->Send(request);
 }
 
 // A path without a route is guarded by the API key, not by the admin key (docs/spec/sglang-wire.md §1.0): where the
 // server has both, 401 hides the 404. A call that got 401 was not carried out, so it may be sent again.
-Result<HttpResponse> SglangEngine::SendWhereItMayBeMissing(std::string_view path, const std::string& body,
-                                                           Instant deadline) {
-  REFIT_ASSIGN_OR_RETURN(HttpResponse response, Send(path, body, deadline - exec::Now(), kControlLimit));
+Result<http::Response> SglangEngine::SendWhereItMayBeMissing(std::string_view path, const std::string& body,
+                                                             Instant deadline) {
+  REFIT_ASSIGN_OR_RETURN(http::Response response, Send(path, body, deadline - exec::Now(), kControlLimit));
   const bool hides = response.status == 401 && options_.api_key != options_.admin_key;
   if (REFIT_MUTANT("RC-RPC-01/401-means-401", !hides, true)) {
     return response;
   }
-  REFIT_ASSIGN_OR_RETURN(HttpResponse again,
+  REFIT_ASSIGN_OR_RETURN(http::Response again,
                          SendWith(options_.api_key, path, body, deadline - exec::Now(), kControlLimit, nullptr));
   return again.status == 401 || again.status == 403 ? std::move(response) : std::move(again);
 }
 
-Answer SglangEngine::Mutate(const Route& route, Duration deadline, HttpConnection* connection) {
+Answer SglangEngine::Mutate(const Route& route, Duration deadline, http::Connection* connection) {
   const Instant start = exec::Now();
-  const Result<HttpResponse> response = route.missing == MissingRoute::kIsNotFound
-                                            ? SendWhereItMayBeMissing(route.path, route.body, start + deadline)
-                                            : Send(route.path, route.body, deadline, kControlLimit, connection);
+  const Result<http::Response> response = route.missing == MissingRoute::kIsNotFound
+                                              ? SendWhereItMayBeMissing(route.path, route.body, start + deadline)
+                                              : Send(route.path, route.body, deadline, kControlLimit, connection);
   Answer answer = response.has_value() ? Judge(*response, route.form, route.missing)
                                        : Answer{AnswerKind::kNone, CapMessage(response.status().message())};
   answer.elapsed = exec::Now() - start;
@@ -270,7 +270,7 @@ Answer SglangEngine::Update(const UpdateCall& call, Duration deadline) {
 }
 
 Result<Json> SglangEngine::Ask(std::string_view path, std::string body, Instant deadline) {
-  REFIT_ASSIGN_OR_RETURN(const HttpResponse response,
+  REFIT_ASSIGN_OR_RETURN(const http::Response response,
                          Send(path, std::move(body), deadline - exec::Now(), kReportLimit));
   const auto failed = [&](StatusCode code, std::string remedy = {}) {
     return Status(code, StrCat(options_.url, path, " answered ", response.status, ": ", EngineMessage(response)),
@@ -334,7 +334,7 @@ Result<EngineDescription> SglangEngine::Describe(Duration deadline) {
 // Bodies that lack a required field: refused before anything is done, if there is such a route.
 Status SglangEngine::CheckRoutes(std::string_view version, Instant deadline) {
   for (const char* path : {"/update_weights_from_tensor", "/update_weight_version"}) {
-    REFIT_ASSIGN_OR_RETURN(const HttpResponse response, SendWhereItMayBeMissing(path, "{}", deadline));
+    REFIT_ASSIGN_OR_RETURN(const http::Response response, SendWhereItMayBeMissing(path, "{}", deadline));
     const std::string said = StrCat(options_.url, path, " answered ", response.status, ": ", EngineMessage(response));
     switch (response.status) {
       case 400: break;
@@ -364,7 +364,7 @@ Result<std::vector<RankHashes>> SglangEngine::Checksums(Duration deadline) {
 }
 
 Status SglangEngine::Probe(Duration deadline) {
-  REFIT_ASSIGN_OR_RETURN(const HttpResponse response, Send("/health_generate", "", deadline, kControlLimit));
+  REFIT_ASSIGN_OR_RETURN(const http::Response response, Send("/health_generate", "", deadline, kControlLimit));
   if (response.status != 200) {
     return Unavailable(StrCat(options_.url, "/health_generate answered ", response.status));
   }

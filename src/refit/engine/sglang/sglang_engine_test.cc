@@ -8,16 +8,19 @@
 
 #include <nlohmann/json.hpp>
 
-#include "refit/engine/sglang/http_server_double.h"
 #include "refit/engine/sglang/payload_pickle.h"
 #include "refit/engine/sglang/server_fit.h"
 #include "refit/engine/sglang/server_version.h"
 #include "refit/exec/clock.h"
+#include "refit/http/server_double.h"
 
 namespace refit::engine::sglang {
 namespace {
 
 using Json = nlohmann::json;
+using http::RawReply;
+using http::Reply;
+using http::SeenRequest;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using sync::Answer;
@@ -71,7 +74,7 @@ class SglangEngineTest : public ::testing::Test {
     AnswerRoutes(Reply(400, R"({"object":"error","message":"a field is missing"})"));
     return engine_->Describe(kDeadline);
   }
-  HttpServerDouble server_;
+  http::ServerDouble server_;
   std::unique_ptr<Engine> engine_;
 };
 

@@ -1,17 +1,17 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "refit/engine/sglang/http_client.h"
+#include "refit/http/client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "refit/engine/sglang/http_server_double.h"
 #include "refit/exec/clock.h"
+#include "refit/http/server_double.h"
 
-namespace refit::engine::sglang {
+namespace refit::http {
 namespace {
 
 using std::chrono::milliseconds;
@@ -21,11 +21,11 @@ using ::testing::Not;
 
 class HttpClientTest : public ::testing::Test {
  protected:
-  Result<HttpResponse> Get(RawReply reply, Duration deadline = seconds(10)) {
+  Result<Response> Get(RawReply reply, Duration deadline = seconds(10)) {
     server_.Answer("*", std::move(reply));
-    return SendHttp({.url = server_.url() + "/path", .body = {}, .bearer = {}, .deadline = deadline});
+    return Send({.url = server_.url() + "/path", .body = {}, .bearer = {}, .deadline = deadline});
   }
-  HttpServerDouble server_;
+  ServerDouble server_;
 };
 
 TEST_F(HttpClientTest, AnyStatusIsACompleteAnswer) {
@@ -41,7 +41,7 @@ TEST_F(HttpClientTest, ABodyMakesItAPostWithTheKeyAndWithoutExpect) {
   server_.Answer("*", Reply(200, "{}"));
   const std::string body(3 * kMiB, 'x');
   const auto response =
-      SendHttp({.url = server_.url() + "/update", .body = body, .bearer = "secret", .deadline = seconds(10)});
+      Send({.url = server_.url() + "/update", .body = body, .bearer = "secret", .deadline = seconds(10)});
   ASSERT_TRUE(response.has_value()) << response.status().ToString();
   const SeenRequest seen = server_.last();
   EXPECT_EQ(seen.method, "POST");
@@ -50,6 +50,16 @@ TEST_F(HttpClientTest, ABodyMakesItAPostWithTheKeyAndWithoutExpect) {
   EXPECT_THAT(seen.head, HasSubstr("Authorization: Bearer secret"));
   EXPECT_THAT(seen.head, HasSubstr("Content-Type: application/json"));
   EXPECT_THAT(seen.head, Not(HasSubstr("Expect")));
+}
+
+TEST_F(HttpClientTest, AMethodOfItsOwnIsSentAsItIs) {
+  server_.Answer("*", Reply(202, "{}"));
+  const auto response = Send(
+      {.url = server_.url() + "/workers/7", .body = {}, .bearer = {}, .deadline = seconds(10), .method = "DELETE"});
+  ASSERT_TRUE(response.has_value()) << response.status().ToString();
+  EXPECT_EQ(response->status, 202);
+  EXPECT_EQ(server_.last().method, "DELETE");
+  EXPECT_EQ(server_.last().path, "/workers/7");
 }
 
 TEST_F(HttpClientTest, EveryCallHasAConnectionOfItsOwn) {
@@ -133,11 +143,11 @@ TEST_F(HttpClientTest, WhatIsNoWholeHttpAnswerIsNone) {
 }
 
 TEST_F(HttpClientTest, NobodyListeningIsNamed) {
-  const auto response = SendHttp({.url = "http://127.0.0.1:1/x", .body = {}, .bearer = {}, .deadline = seconds(5)});
+  const auto response = Send({.url = "http://127.0.0.1:1/x", .body = {}, .bearer = {}, .deadline = seconds(5)});
   ASSERT_FALSE(response.has_value());
   EXPECT_EQ(response.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(response.status().message(), HasSubstr("http://127.0.0.1:1/x"));
 }
 
 }  // namespace
-}  // namespace refit::engine::sglang
+}  // namespace refit::http

@@ -1,7 +1,7 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "refit/engine/sglang/http_client.h"
+#include "refit/http/client.h"
 
 #include <curl/curl.h>
 
@@ -13,7 +13,7 @@
 #include "refit/base/str.h"
 #include "refit/exec/clock.h"
 
-namespace refit::engine::sglang {
+namespace refit::http {
 namespace {
 
 constexpr ByteCount kHeaderLimit = 64 * kKiB;
@@ -66,7 +66,7 @@ bool HasLength(CURL* curl) {
 using Handle = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
 using Headers = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
 
-Headers MakeHeaders(const HttpRequest& request) {
+Headers MakeHeaders(const Request& request) {
   // libcurl would wait for "100 Continue" before a large body.
   curl_slist* list = curl_slist_append(nullptr, "Expect:");
   list = curl_slist_append(list, "Content-Type: application/json");
@@ -78,7 +78,7 @@ Headers MakeHeaders(const HttpRequest& request) {
 
 enum class Connect { kFresh, kReuse };
 
-void Configure(CURL* curl, const HttpRequest& request, const Headers& headers, long timeout_ms, Connect connect) {
+void Configure(CURL* curl, const Request& request, const Headers& headers, long timeout_ms, Connect connect) {
   curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
@@ -86,6 +86,9 @@ void Configure(CURL* curl, const HttpRequest& request, const Headers& headers, l
   if (!request.body.empty()) {
     curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.data());
+  }
+  if (!request.method.empty()) {
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request.method.c_str());
   }
   curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, REFIT_MUTANT("RC-RPC-04/late-timeout", timeout_ms, timeout_ms + 3000));
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, timeout_ms);
@@ -100,7 +103,7 @@ CURL* NewHandle() {
   return global == CURLE_OK ? curl_easy_init() : nullptr;
 }
 
-Result<HttpResponse> Perform(CURL* curl, const HttpRequest& request, Connect connect) {
+Result<Response> Perform(CURL* curl, const Request& request, Connect connect) {
   if (curl == nullptr) {
     return Internal("libcurl does not start");
   }
@@ -134,28 +137,28 @@ Result<HttpResponse> Perform(CURL* curl, const HttpRequest& request, Connect con
   }
   long status = 0;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-  return HttpResponse{.status = static_cast<int>(status), .body = std::move(body.bytes)};
+  return Response{.status = static_cast<int>(status), .body = std::move(body.bytes)};
 }
 
 }  // namespace
 
-Result<HttpResponse> SendHttp(const HttpRequest& request) {
+Result<Response> Send(const Request& request) {
   const Handle curl(NewHandle(), &curl_easy_cleanup);
   return Perform(curl.get(), request, Connect::kFresh);
 }
 
-HttpConnection::~HttpConnection() { curl_easy_cleanup(curl_); }
+Connection::~Connection() { curl_easy_cleanup(curl_); }
 
-Result<HttpResponse> HttpConnection::Send(const HttpRequest& request) {
+Result<Response> Connection::Send(const Request& request) {
   if (curl_ == nullptr) {
     curl_ = NewHandle();
   } else {
     curl_easy_reset(curl_);  // options only: the connection stays
   }
   const Connect connect = exec::Now() - idle_since_ < kReusableFor ? Connect::kReuse : Connect::kFresh;
-  Result<HttpResponse> response = Perform(curl_, request, connect);
+  Result<Response> response = Perform(curl_, request, connect);
   idle_since_ = response.has_value() ? exec::Now() : Instant{};
   return response;
 }
 
-}  // namespace refit::engine::sglang
+}  // namespace refit::http

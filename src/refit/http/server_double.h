@@ -22,7 +22,7 @@
 
 #include "refit/base/str.h"
 
-namespace refit::engine::sglang {
+namespace refit::http {
 
 struct SeenRequest {
   std::string method;
@@ -41,9 +41,9 @@ inline RawReply Reply(int status, std::string_view body) {
   return {StrCat("HTTP/1.1 ", status, " Whatever\r\nContent-Length: ", body.size(), "\r\n\r\n", body)};
 }
 
-class HttpServerDouble {
+class ServerDouble {
  public:
-  HttpServerDouble() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  ServerDouble() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -55,13 +55,13 @@ class HttpServerDouble {
     port_ = ntohs(address.sin_port);
     thread_ = std::thread([this] { Serve(); });
   }
-  ~HttpServerDouble() {
+  ~ServerDouble() {
     shutdown(listener_, SHUT_RDWR);
     thread_.join();
     close(listener_);
   }
-  HttpServerDouble(const HttpServerDouble&) = delete;
-  HttpServerDouble& operator=(const HttpServerDouble&) = delete;
+  ServerDouble(const ServerDouble&) = delete;
+  ServerDouble& operator=(const ServerDouble&) = delete;
 
   std::string url() const { return StrCat("http://127.0.0.1:", port_); }
 
@@ -172,4 +172,4 @@ class HttpServerDouble {
   std::thread thread_;
 };
 
-}  // namespace refit::engine::sglang
+}  // namespace refit::http
