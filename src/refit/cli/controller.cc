@@ -1,9 +1,13 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -20,6 +24,35 @@ struct Flags {
   std::string config;
   std::string listen;
 };
+
+// The router of the job: the one that runs already, or the one to start.
+Result<runtime::RouterOptions> MakeRouter(const config::JobOptions& job, const config::RouterJobOptions& router) {
+  runtime::RouterOptions options;
+  options.command = {.python = router.python,
+                     .host = router.ip,
+                     .port = static_cast<std::uint16_t>(router.port.value_or(0)),
+                     .metrics_port = 0,
+                     .policy = router.policy,
+                     .request_timeout_seconds = router.request_timeout_seconds,
+                     .worker_startup_timeout = router.worker_startup_timeout,
+                     .api_key_file = router.api_key_file};
+  options.owner = router.external ? runtime::RouterOwner::kSomebodyElse : runtime::RouterOwner::kController;
+  if (!router.api_key_file.empty()) {
+    REFIT_ASSIGN_OR_RETURN(options.api_key, ReadKey("sglang_router_config.api_key_file", router.api_key_file));
+  }
+  for (const config::EngineOptions& engine : job.engines) {
+    if (!engine.api_key_file.empty()) {
+      REFIT_ASSIGN_OR_RETURN(options.worker_keys[SlotIndex(engine.slot)],
+                             ReadKey("engines[].api_key_file", engine.api_key_file));
+    }
+  }
+  std::error_code error;
+  options.log_path =
+      job.state_directory.empty()
+          ? (std::filesystem::temp_directory_path(error) / fmt::format("refit-router-{}.log", getpid())).string()
+          : job.state_directory + "/router.log";
+  return options;
+}
 
 int RunController(const Flags& flags) {
   SetOnInterrupt(ExitIn(flags.form));
@@ -51,6 +84,13 @@ int RunController(const Flags& flags) {
     options.launch_deadline = job->options.deadlines.launch;
     options.catch_up_deadline = job->options.deadlines.sync;
   }
+  if (job->options.generation.router.has_value()) {
+    auto router = MakeRouter(job->options, *job->options.generation.router);
+    if (!router.has_value()) {
+      return Fail(flags.form, kUsage, router.status());
+    }
+    options.router = *std::move(router);
+  }
   options.on_stop = [](int exit_code) { std::_Exit(exit_code); };  // nothing more may leave this process
   NameRole("controller");
   std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is a full disk like any other: the journal is in doubt
@@ -59,7 +99,7 @@ int RunController(const Flags& flags) {
     const bool in_doubt = host.status().code() == StatusCode::kDataLoss;
     return Fail(flags.form, in_doubt ? kInDoubt : kFailed, host.status());
   }
-  return ServeUntilInterrupted(flags.form, {"controller", (*host)->address(), {}});
+  return ServeUntilInterrupted(flags.form, {"controller", (*host)->address(), {}, (*host)->router_url()});
 }
 
 }  // namespace

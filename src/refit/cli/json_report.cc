@@ -126,6 +126,17 @@ Json FromVerification(const rpc::VerifyReport& report) {
           {"engines", std::move(engines)},     {"reason", FromStatus(report.status)}};
 }
 
+Json FromRouter(const rpc::RouterReport& router) {
+  if (router.url.empty()) {
+    return nullptr;
+  }
+  return {{"url", router.url},
+          {"answers", router.status.ok()},
+          {"entries", router.entries},
+          {"pid", router.pid},
+          {"error", FromStatus(router.status)}};
+}
+
 }  // namespace
 
 std::string ErrorAsJson(const Status& status, const std::vector<ResidueLine>& residues) {
@@ -142,6 +153,9 @@ std::string ReadyAsJson(const ReadyLine& ready) {
   Json object = {{"role", ready.role}, {"ready", true}, {"address", ready.address}, {"pid", getpid()}};
   if (!ready.engine.empty()) {
     object["engine"] = ready.engine;
+  }
+  if (!ready.router.empty()) {
+    object["router"] = ready.router;
   }
   return object.dump();  // one line: who waits for it reads lines
 }
@@ -239,6 +253,7 @@ std::string StatusAsJson(const rpc::FleetReport& report) {
                  {"latch", FromStatus(report.latch)},
                  {"bytes_total", report.bytes_total},
                  {"bytes_delivered", report.bytes_delivered},
+                 {"router", FromRouter(report.router)},
                  {"engines", std::move(engines)},
                  {"policies", std::move(policies)}});
 }

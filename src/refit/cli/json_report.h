@@ -26,7 +26,8 @@ std::string ErrorAsJson(const Status& status, const std::vector<ResidueLine>& re
 struct ReadyLine {
   std::string_view role;
   std::string address;
-  std::string engine;  // an agent's: the engine's URL
+  std::string engine{};  // an agent's: the engine's URL
+  std::string router{};  // a controller's: where requests are sent, if the job has one
 };
 std::string ReadyAsJson(const ReadyLine& ready);
 

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <fstream>
 
 #include "refit/cli/command.h"
 #include "refit/observe/log.h"
@@ -25,8 +26,9 @@ int ServeUntilInterrupted(Form form, const ReadyLine& ready) {
   if (form == Form::kJson) {
     Print(ReadyAsJson(ready));
   } else {
-    Print(fmt::format("refit {}: ready address={} pid={}{}", ready.role, ready.address, getpid(),
-                      ready.engine.empty() ? "" : " engine=" + ready.engine));
+    Print(fmt::format("refit {}: ready address={} pid={}{}{}", ready.role, ready.address, getpid(),
+                      ready.engine.empty() ? "" : " engine=" + ready.engine,
+                      ready.router.empty() ? "" : " router=" + ready.router));
   }
   WaitForInterrupt();
   observe::LogInfo("asked to stop");
@@ -55,6 +57,15 @@ Result<runtime::ControllerPlace> PlaceOf(const ControllerFlags& flags, const con
                            "fixed port as controller.listen");
   }
   return place;
+}
+
+Result<std::string> ReadKey(std::string_view name, const std::string& path) {
+  std::ifstream file(path);
+  std::string key;
+  if (!std::getline(file, key) || key.empty()) {
+    return InvalidArgument(fmt::format("{} {} holds no key", name, path), "its first line must be the key");
+  }
+  return key;
 }
 
 transport::NixlOptions NixlFrom(const std::string& flag, const config::Job* job) {

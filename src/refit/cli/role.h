@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "refit/base/status.h"
 #include "refit/cli/interrupt.h"
@@ -36,6 +37,9 @@ void AddControllerFlags(CLI::App& app, ControllerFlags& flags);
 // What they say, or else the configuration: its state directory, or its address where that names a port. job may be
 // null.
 Result<runtime::ControllerPlace> PlaceOf(const ControllerFlags& flags, const config::Job* job);
+
+// The first line of a key file; `name` is the flag or key that names it.
+Result<std::string> ReadKey(std::string_view name, const std::string& path);
 
 // What the configuration says of NIXL; --nixl-library wins over its library. job may be null.
 transport::NixlOptions NixlFrom(const std::string& flag, const config::Job* job);

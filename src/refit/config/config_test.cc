@@ -18,6 +18,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr std::string_view kPolicies = "policies: [{rank: 0, source: /m}]\n";
@@ -115,6 +116,50 @@ TEST(JobFile, NotesKeysOfATransportThatIsNotInUse) {  // RC-CFG-12
   ASSERT_TRUE(job.has_value()) << job.status().ToString();
   EXPECT_THAT(job->notes, SizeIs(1));
   EXPECT_THAT(job->notes, Contains(HasSubstr("generation.refit_cfg.nixl.device is not read")));
+}
+
+std::string Router(std::string_view keys, std::string_view more = {}) {
+  return File(std::string(more) + "generation: {sglang_router_config: {" + std::string(keys) + "}}\n");
+}
+
+TEST(JobFile, HasARouterWhereItsBlockIsGivenAndOnlyThere) {
+  const auto without = ParseJob(File(""));
+  ASSERT_TRUE(without.has_value());
+  EXPECT_FALSE(without->options.generation.router.has_value());
+  EXPECT_THAT(FormatYaml(without->resolved), Not(HasSubstr("sglang_router_config")));
+
+  const auto started = ParseJob(Router(""));
+  ASSERT_TRUE(started.has_value()) << started.status().ToString();
+  ASSERT_TRUE(started->options.generation.router.has_value());
+  EXPECT_FALSE(started->options.generation.router->external);
+  EXPECT_FALSE(started->options.generation.router->port.has_value());
+  EXPECT_EQ(started->options.generation.router->ip, "127.0.0.1");
+  EXPECT_EQ(started->options.generation.router->python, "python3");
+  EXPECT_EQ(started->options.generation.router->worker_startup_timeout, std::chrono::seconds(5));
+
+  const auto external = ParseJob(
+      Router("use_external_router: true, sglang_router_ip: 10.0.0.5, sglang_router_port: 30000, "
+             "use_distributed_post: true, router_policy: round_robin, sglang_router_request_timeout_secs: 60"));
+  ASSERT_TRUE(external.has_value()) << external.status().ToString();
+  EXPECT_TRUE(external->options.generation.router->external);
+  EXPECT_EQ(external->options.generation.router->ip, "10.0.0.5");
+  EXPECT_EQ(external->options.generation.router->port, 30000);
+  EXPECT_EQ(external->options.generation.router->policy, "round_robin");
+  EXPECT_EQ(external->options.generation.router->request_timeout_seconds, 60);
+  const auto again = ParseJob(FormatYaml(external->resolved));
+  ASSERT_TRUE(again.has_value()) << again.status().ToString();
+  EXPECT_EQ(FormatYaml(again->resolved), FormatYaml(external->resolved));
+}
+
+TEST(Guards, RefuseARouterThatNobodyFinds) {
+  EXPECT_THAT(ErrorOf(Router("use_external_router: true")),
+              HasSubstr("sglang_router_port is missing: an external router has to be found"));
+  EXPECT_THAT(ErrorOf(Router("", "controller: {state_directory: /s}\n")),
+              HasSubstr("the router of the next controller must have the same address"));
+  EXPECT_EQ(ErrorOf(Router("sglang_router_port: 30000", "controller: {state_directory: /s}\n")), "no error");
+  EXPECT_THAT(ErrorOf(Router("sglang_router_port: 70000")), HasSubstr("allowed: 1 … 65535"));
+  EXPECT_THAT(ErrorOf(Router("worker_startup_timeout: 500ms")), HasSubstr("allowed: 1s or more"));
+  EXPECT_THAT(ErrorOf(Router("router_policy: best")), HasSubstr("round_robin"));
 }
 
 TEST(Guards, RefuseColocatedGeneration) {  // RC-CFG-01

@@ -279,6 +279,35 @@ Status CheckFaultTolerance(const GenerationOptions& generation) {
   return OkStatus();
 }
 
+Status CheckRouter(const JobOptions& job) {
+  if (!job.generation.router.has_value()) {
+    return OkStatus();
+  }
+  const RouterJobOptions& router = *job.generation.router;
+  const std::string section = "generation.sglang_router_config.";
+  const std::string port = StrCat(section, "sglang_router_port");
+  if (router.port.has_value() && (*router.port < 1 || *router.port > 65535)) {
+    return Refuse(port, StrCat(*router.port), "there is no such port", "1 … 65535");
+  }
+  if (!router.port.has_value() && router.external) {
+    return Refuse(port, "missing", "an external router has to be found", "its port");
+  }
+  if (!router.port.has_value() && !job.state_directory.empty()) {
+    return Refuse(port, "missing", "the router of the next controller must have the same address",
+                  "a fixed port, or use_external_router: true");
+  }
+  if (router.worker_startup_timeout < std::chrono::seconds(1)) {
+    return Refuse(StrCat(section, "worker_startup_timeout"),
+                  fmt::format("{}ms", router.worker_startup_timeout / std::chrono::milliseconds(1)),
+                  "the router counts in seconds", "1s or more");
+  }
+  if (router.request_timeout_seconds < 0) {
+    return Refuse(StrCat(section, "sglang_router_request_timeout_secs"), StrCat(router.request_timeout_seconds),
+                  "no request is that short", "at least 1");
+  }
+  return OkStatus();
+}
+
 Status CheckJob(const JobOptions& job) {
   const GenerationOptions& generation = job.generation;
   REFIT_RETURN_IF_ERROR(CheckNotColocated(generation));
@@ -286,6 +315,7 @@ Status CheckJob(const JobOptions& job) {
   REFIT_RETURN_IF_ERROR(CheckParallelSizes(generation));
   REFIT_RETURN_IF_ERROR(CheckRawBf16(generation.dtype, generation.quantization));
   REFIT_RETURN_IF_ERROR(CheckFaultTolerance(generation));
+  REFIT_RETURN_IF_ERROR(CheckRouter(job));
   REFIT_RETURN_IF_ERROR(CheckIdentities(job));
   for (const EngineOptions& engine : job.engines) {
     REFIT_RETURN_IF_ERROR(CheckEngine(engine));

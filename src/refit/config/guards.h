@@ -25,6 +25,7 @@ Status CheckRawBf16(std::string_view dtype, std::string_view quantization);     
 Status CheckBucketSizes(const JobOptions& job);                                                // RC-CFG-09
 Status CheckPairing(const JobOptions& job);                                                    // RC-CFG-10
 Status CheckFaultTolerance(const GenerationOptions& generation);                               // RC-CFG-13
+Status CheckRouter(const JobOptions& job);
 
 // All of the above, and what does not fit together besides (a url without attach, a rank given twice).
 Status CheckJob(const JobOptions& job);

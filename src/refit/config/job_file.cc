@@ -61,6 +61,21 @@ Result<std::uint32_t> SmallNumber(const Reader& reader, std::string_view key) {
   return static_cast<std::uint32_t>(value);
 }
 
+std::optional<RouterJobOptions> ReadRouter(const Reader& router) {
+  if (router.node() == nullptr) {
+    return std::nullopt;
+  }
+  return RouterJobOptions{
+      .external = router.At("use_external_router").is("true"),
+      .ip = router.At("sglang_router_ip").text(),
+      .port = router.At("sglang_router_port").integer(),
+      .policy = router.At("router_policy").text(),
+      .request_timeout_seconds = router.At("sglang_router_request_timeout_secs").integer().value_or(0),
+      .api_key_file = router.At("api_key_file").text(),
+      .python = router.At("python").text(),
+      .worker_startup_timeout = router.At("worker_startup_timeout").duration()};
+}
+
 GenerationOptions ReadGeneration(const Reader& generation) {
   const Reader server = generation.At("sglang_server_config");
   const Reader pause = server.At("pause_generation_mode");
@@ -83,6 +98,7 @@ GenerationOptions ReadGeneration(const Reader& generation) {
   options.check_interval = generation.At("rollout_health_check_interval").number();
   options.check_timeout = generation.At("rollout_health_check_timeout").number();
   options.check_first_wait = generation.At("rollout_health_check_first_wait").number();
+  options.router = ReadRouter(generation.At("sglang_router_config"));
   options.bucket_memory_ratio = generation.At("refit_cfg").At("nixl").At("update_weights_bucket_memory_ratio").number();
   return options;
 }

@@ -56,6 +56,18 @@ struct DeadlineOptions {
   Duration stall{};
 };
 
+// generation.sglang_router_config.
+struct RouterJobOptions {
+  bool external = false;
+  std::string ip;
+  std::optional<std::int64_t> port;  // none: a free one
+  std::string policy;                // empty: the router's default
+  std::int64_t request_timeout_seconds = 0;
+  std::string api_key_file;
+  std::string python;
+  Duration worker_startup_timeout{};
+};
+
 // NeMo-RL's block, as far as it decides anything.
 struct GenerationOptions {
   BackendChoice backend = BackendChoice::kSglang;
@@ -75,6 +87,7 @@ struct GenerationOptions {
   std::optional<double> check_timeout;
   std::optional<double> check_first_wait;
   std::optional<double> bucket_memory_ratio;
+  std::optional<RouterJobOptions> router;
 };
 
 struct JobOptions {

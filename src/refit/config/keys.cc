@@ -11,6 +11,7 @@ namespace {
 using enum KeyKind;
 constexpr Needed kRequired = Needed::kRequired;
 constexpr Needed kOptional = Needed::kOptional;
+constexpr Needed kWhereGiven = Needed::kWhereGiven;
 
 // In the order of the page. A parent stands before its keys.
 constexpr auto kKeys = std::to_array<KeySpec>({
@@ -141,7 +142,32 @@ constexpr auto kKeys = std::to_array<KeySpec>({
      "Expert-parallel shards: experts must arrive whole."},
     {"generation.sglang_server_config.dtype", kWord, "bfloat16", "bfloat16 | auto", "Weights travel as raw BF16."},
     {"generation.sglang_server_config.quantization", kWord, "none", "none", "Weights travel as raw BF16."},
-    {"generation.sglang_router_config", kFree, "", "", "Not read yet: nothing registers engines with a router."},
+    {"generation.sglang_router_config", kSection, "", "",
+     "The router that spreads requests over the engines: [router.md](router.md). Where this is given, `{}` too, there "
+     "is one, and the controller alone says which engines it lists.",
+     kWhereGiven},
+    {"generation.sglang_router_config.use_external_router", kSwitch, "false", "true | false",
+     "`true`: a router that runs already, at the two keys below. `false`: the controller starts one, keeps it running "
+     "and ends it."},
+    {"generation.sglang_router_config.sglang_router_ip", kText, "127.0.0.1", "an address",
+     "Where it listens, for those who generate."},
+    {"generation.sglang_router_config.sglang_router_port", kInteger, "", "1 … 65535",
+     "A free one where it is not given, which the ready line and `refit status` name. Needed for an external router, "
+     "and with `controller.state_directory`: the router of the next controller must be found under the same address."},
+    {"generation.sglang_router_config.router_policy", kWord, "",
+     "random | round_robin | cache_aware | power_of_two | manual",
+     "How it picks an engine, where it is started; else its own default."},
+    {"generation.sglang_router_config.sglang_router_request_timeout_secs", kInteger, "", "at least 1",
+     "Seconds of one request, where it is started; else its own default."},
+    {"generation.sglang_router_config.use_distributed_post", kSwitch, "false", "true | false",
+     "How NeMo-RL sends its requests. Not read."},
+    {"generation.sglang_router_config.api_key_file", kText, "", "a file",
+     "Its first line is the router's key: of an external one, or that it is started with. Requests then need it, too."},
+    {"generation.sglang_router_config.python", kText, "python3", "a program",
+     "The Python that has the package `sglang-router`, where it is started."},
+    {"generation.sglang_router_config.worker_startup_timeout", kDuration, "5s", "1s or more",
+     "How long the router tries to reach an engine that it was told of; of an external one, what it was started with "
+     "(its default is 1800s)."},
     {"generation.refit_cfg", kSection, "", "", "Per transport."},
     {"generation.refit_cfg.nixl", kSection, "", "", "Read where the transport is `nixl`.", kOptional, "nixl"},
     {"generation.refit_cfg.nixl.update_weights_bucket_memory_ratio", kNumber, "", "more than 0, less than 1",

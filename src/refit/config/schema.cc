@@ -170,7 +170,7 @@ Status FillSection(Node& section, const std::string& schema_path, const std::str
                              StrCat("give ", spec->allowed, ": ", spec->meaning));
     }
     Node filled;
-    if (spec->kind == KeyKind::kSection && spec->transport.empty()) {
+    if (spec->kind == KeyKind::kSection && spec->transport.empty() && spec->needed != Needed::kWhereGiven) {
       REFIT_RETURN_IF_ERROR(FillSection(filled, std::string(spec->path), named(key)));
     } else if (!spec->default_text.empty()) {
       filled.kind = Node::Kind::kScalar;

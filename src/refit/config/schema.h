@@ -33,7 +33,8 @@ enum class KeyKind : std::uint8_t {
   kDuration,  // "60s", "500ms"
 };
 
-enum class Needed : std::uint8_t { kOptional, kRequired };
+// kWhereGiven: a section whose keys have their defaults only where it stands in the file.
+enum class Needed : std::uint8_t { kOptional, kRequired, kWhereGiven };
 
 struct KeySpec {
   std::string_view path;

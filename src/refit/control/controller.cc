@@ -24,11 +24,14 @@ constexpr std::size_t kAppendsMax = 4096;
 }  // namespace
 
 Controller::Controller(ControllerOptions options, const JournalState* recovered)
-    : options_(std::move(options)), prng_(options_.seed), health_([this] {
+    : options_(std::move(options)),
+      prng_(options_.seed),
+      health_([this] {
         fleet::HealthOptions health = options_.health;
         health.probe_failures = options_.profile.probe_failures;
         return health;
-      }()) {
+      }()),
+      router_(options_.router) {
   for (const PolicyRank rank : options_.policy_ranks) {
     policies_[rank];
   }

@@ -49,6 +49,7 @@ struct ControllerOptions {
   bool use_fault_tolerance = false;
   bool use_router = false;     // off: nobody is sent to engines by us, so nobody has to be kept away
   bool needs_offload = false;  // a launched engine releases its memory and takes its weights' back (RC-REC-03)
+  fleet::RouterOptions router;
   fleet::HealthOptions health;
   fleet::RestartOptions restarts;
   Duration launch_budget{};        // of one launch until the engine is registered

@@ -131,19 +131,25 @@ void Encode(const FleetReport& report, v1::FleetStatus* out) {
   }
   out->set_bytes_total(report.bytes_total);
   out->set_bytes_delivered(report.bytes_delivered);
+  out->mutable_router()->set_url(report.router.url);
+  Encode(report.router.status, out->mutable_router()->mutable_status());
+  out->mutable_router()->set_entries(report.router.entries);
+  out->mutable_router()->set_pid(report.router.pid);
 }
 Result<FleetReport> Decode(const v1::FleetStatus& in) {
-  FleetReport report{.run = DecodeId<RunId>(in.run()),
-                     .term = Term(in.term()),
-                     .profile = in.profile(),
-                     .phase = in.phase(),
-                     .committed = WeightVersion(in.committed()),
-                     .stale = in.stale(),
-                     .latch = Decode(in.latch()),
-                     .slots = {},
-                     .policies = {},
-                     .bytes_total = in.bytes_total(),
-                     .bytes_delivered = in.bytes_delivered()};
+  FleetReport report{
+      .run = DecodeId<RunId>(in.run()),
+      .term = Term(in.term()),
+      .profile = in.profile(),
+      .phase = in.phase(),
+      .committed = WeightVersion(in.committed()),
+      .stale = in.stale(),
+      .latch = Decode(in.latch()),
+      .slots = {},
+      .policies = {},
+      .bytes_total = in.bytes_total(),
+      .bytes_delivered = in.bytes_delivered(),
+      .router = {in.router().url(), Decode(in.router().status()), in.router().entries(), in.router().pid()}};
   for (const v1::SlotStatus& slot : in.slots()) {
     report.slots.push_back(DecodeSlot(slot));
   }

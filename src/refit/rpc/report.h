@@ -79,6 +79,13 @@ struct PolicyReport {
   std::string source;
 };
 
+struct RouterReport {
+  std::string url;            // empty: the job has none
+  Status status;              // OK: it answers
+  std::uint32_t entries = 0;  // that it lists
+  std::int64_t pid = 0;       // 0: it does not run, or is not ours
+};
+
 struct FleetReport {
   RunId run;
   Term term;
@@ -91,6 +98,7 @@ struct FleetReport {
   std::vector<PolicyReport> policies;
   ByteCount bytes_total = 0;
   ByteCount bytes_delivered = 0;
+  RouterReport router;
 };
 
 struct EngineVerification {

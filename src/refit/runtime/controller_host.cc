@@ -14,6 +14,7 @@
 #include "refit/base/str.h"
 #include "refit/control/controller.h"
 #include "refit/device/hash.h"
+#include "refit/engine/process/port_list.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/mailbox.h"
 #include "refit/exec/random.h"
@@ -69,12 +70,14 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
 
   Status Begin() {
     Publish();
+    REFIT_RETURN_IF_ERROR(OpenRouter());
     REFIT_ASSIGN_OR_RETURN(server_, rpc::ServeController(options_.listen, *this));
     journal_.Announce(server_->address());
     loop_ = std::thread([this] { Loop(); });
     return OkStatus();
   }
   const std::string& address() const override { return server_->address(); }
+  std::string router_url() const override { return router_ == nullptr ? "" : router_->url(); }
 
   // ---- rpc threads
   Result<rpc::Membership> RegisterAgent(const rpc::AgentRegistration& registration) override {
@@ -205,6 +208,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     const rpc::SyncProgress progress = Progress();
     report.bytes_total = progress.bytes_total;
     report.bytes_delivered = progress.bytes_delivered;
+    if (router_ != nullptr) {
+      report.router = router_->report();
+    }
     return report;
   }
 
@@ -282,7 +288,23 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     return ranks;
   }
 
-  // Agents look after their engines themselves, and nobody is routed; both come with their edges.
+  Status OpenRouter() {
+    if (!options_.router.has_value()) {
+      return OkStatus();
+    }
+    const auto find_url = [this](SlotIndex slot, Incarnation incarnation) {
+      return peers_.With([&](const Peers& peers) {
+        const auto agent = peers.agents.find(slot);
+        const bool known = agent != peers.agents.end() && agent->second.registration.incarnation == incarnation;
+        return known ? agent->second.registration.engine_url : std::string();
+      });
+    };
+    const auto post = [this](control::ControllerEvent event) { Post(std::move(event)); };
+    REFIT_ASSIGN_OR_RETURN(router_,
+                           RouterDesk::Open(*options_.router, engine::process::PortListPath(run_), {find_url, post}));
+    return OkStatus();
+  }
+
   control::ControllerOptions MachineOptions() const {
     control::ControllerOptions machine;
     machine.run = run_;
@@ -297,6 +319,10 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     machine.min_rate = options_.min_rate;
     machine.term_check_interval = kTermCheckInterval;
     machine.command_budget = kCommandBudget;
+    if (options_.router.has_value()) {
+      machine.use_router = true;
+      machine.router.add_settles = options_.router->command.worker_startup_timeout;
+    }
     if (options_.use_fault_tolerance) {
       machine.use_fault_tolerance = true;
       machine.health = options_.health;
@@ -450,8 +476,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       static_cast<void>(ticket->Push(effect.status));
     }
   }
-  // Not asked for without a router (MachineOptions).
-  static void Carry(const control::RouterCall&) {}
+  void Carry(const control::RouterCall& effect) { router_->Carry(effect); }
 
   void Carry(const control::SyncAnswered& effect) {
     const rpc::SyncReport report = MakeReport(effect);
@@ -652,6 +677,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
        .on_silence =
            [this](SlotIndex slot) { peers_.With([slot](Peers& peers) { peers.agents[slot].reached = false; }); },
        .post = [this](control::ControllerEvent event) { Post(std::move(event)); }}};
+  std::unique_ptr<RouterDesk> router_;  // null: the job has none
   std::unique_ptr<rpc::Server> server_;
   JournalWriter journal_;
   std::thread loop_;

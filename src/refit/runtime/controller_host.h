@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "refit/base/status.h"
 #include "refit/base/time.h"
 #include "refit/fleet/health.h"
+#include "refit/runtime/router_desk.h"
 #include "refit/sync/profile.h"
 
 namespace refit::runtime {
@@ -42,6 +44,7 @@ struct ControllerHostOptions {
   Duration verify_deadline = std::chrono::seconds(120);
   Duration stall_deadline = std::chrono::seconds(30);  // see control::ControllerOptions
   ByteCount min_rate = 0;                              // per second
+  std::optional<RouterOptions> router{};  // that spreads generation over the engines; none: nobody is told of them
   // This controller may not act any more: its process must end with that code (5: the journal is in doubt, 6: another
   // controller has taken over). Thread: the loop, which does nothing afterwards.
   std::function<void(int exit_code)> on_stop{};
@@ -53,6 +56,7 @@ class ControllerHost {
   static Result<std::unique_ptr<ControllerHost>> Start(ControllerHostOptions options);
   virtual ~ControllerHost() = default;
   virtual const std::string& address() const = 0;
+  virtual std::string router_url() const = 0;  // empty: there is none
 };
 
 }  // namespace refit::runtime
