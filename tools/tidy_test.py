@@ -88,7 +88,7 @@ class TidyTest(Tree):
 
     def test_a_third_party_header_outside_its_folder(self):
         self.code("src/refit/runtime/a.cc", "#include <nlohmann/json.hpp>\n")
-        self.expect("nlohmann/json.hpp", "only engine, checkpoint, cli")
+        self.expect("nlohmann/json.hpp", "only engine, router, checkpoint, cli")
 
     def test_a_heavy_header_in_a_header(self):
         self.code("src/refit/cli/a.h", "#pragma once\n#include <nlohmann/json.hpp>\n")

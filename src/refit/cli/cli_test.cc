@@ -16,6 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 rpc::SyncReport TwoEngines() {
   rpc::SyncReport report;
@@ -98,6 +99,24 @@ TEST(Text, StatusSaysTheStateOfEverySlot) {
   EXPECT_THAT(StatusAsText(report), HasSubstr("0  empty"));
   EXPECT_THAT(StatusAsText(report), HasSubstr("1  paused"));
   EXPECT_EQ(Json::parse(StatusAsJson(report))["engines"][1]["state"], "paused");
+}
+
+TEST(Text, StatusSaysWhereTheRouterIsAndWhetherItAnswers) {
+  rpc::FleetReport report;
+  report.slots.resize(2);
+  EXPECT_THAT(StatusAsText(report), Not(HasSubstr("router")));
+  EXPECT_TRUE(Json::parse(StatusAsJson(report))["router"].is_null());
+  report.router = {"http://127.0.0.1:30000", OkStatus(), 1, 4711};
+  EXPECT_THAT(StatusAsText(report), HasSubstr("router http://127.0.0.1:30000 lists 1 of 2 engines"));
+  const Json router = Json::parse(StatusAsJson(report))["router"];
+  EXPECT_EQ(router["url"], "http://127.0.0.1:30000");
+  EXPECT_EQ(router["answers"], true);
+  EXPECT_EQ(router["entries"], 1);
+  EXPECT_EQ(router["pid"], 4711);
+  report.router.status = Unavailable("port 30000 is taken", "give another one");
+  EXPECT_THAT(StatusAsText(report), HasSubstr("router http://127.0.0.1:30000 does not answer: port 30000 is taken"));
+  EXPECT_EQ(Json::parse(StatusAsJson(report))["router"]["answers"], false);
+  EXPECT_EQ(Json::parse(StatusAsJson(report))["router"]["error"]["remedy"], "give another one");
 }
 
 rpc::VerifyReport Proof() {

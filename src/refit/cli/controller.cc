@@ -48,7 +48,7 @@ Result<runtime::RouterOptions> MakeRouter(const config::JobOptions& job, const c
   }
   std::error_code error;
   options.log_path =
-      job.state_directory.empty()
+      job.state_directory.empty() || job.state_directory.starts_with("etcd://")
           ? (std::filesystem::temp_directory_path(error) / fmt::format("refit-router-{}.log", getpid())).string()
           : job.state_directory + "/router.log";
   return options;

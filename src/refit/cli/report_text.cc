@@ -123,8 +123,9 @@ std::string StatusAsText(const rpc::FleetReport& report) {
   text += observe::FormatTable({"policy", "state", "address", "source"}, policies);
   if (!report.router.url.empty()) {
     text += fmt::format("router {} {}\n", report.router.url,
-                        report.router.status.ok() ? fmt::format("lists {} engines", report.router.entries)
-                                                  : "does not answer: " + report.router.status.message());
+                        report.router.status.ok()
+                            ? fmt::format("lists {} of {} engines", report.router.entries, report.slots.size())
+                            : "does not answer: " + report.router.status.message());
   }
   if (report.bytes_total > 0 && report.phase != "idle") {
     text += fmt::format("{} of {} delivered\n", observe::FormatBytes(report.bytes_delivered),

@@ -349,7 +349,11 @@ class FakeController final : public ControllerHandler {
   Result<Membership> RegisterPolicy(const PolicyRegistration&) override { return NotFound("no"); }
   void AgentGone(const AgentEnd& end) override { end_ = end; }
   SyncReport Sync(const SyncRequest&, const ProgressSink&) override { return {}; }
-  FleetReport GetStatus() override { return {}; }
+  FleetReport GetStatus() override {
+    FleetReport report;
+    report.router = {"http://127.0.0.1:30000", Unavailable("gone", "start it"), 2, 4711};
+    return report;
+  }
   VerifyReport Verify(const VerifyRequest&) override { return {}; }
   Status Shutdown(Duration) override { return ResourceExhausted("busy", "wait"); }
 
@@ -363,6 +367,18 @@ TEST(ControllerRpc, AShutdownThatIsRefusedSaysWhy) {
   ASSERT_TRUE(server.has_value());
   const Status status = ControllerClient::Connect((*server)->address())->Shutdown(seconds(10));
   EXPECT_EQ(status.ToString(), "RESOURCE_EXHAUSTED: busy (wait)");
+}
+
+TEST(ControllerRpc, TheStatusNamesTheRouter) {
+  FakeController controller;
+  const auto server = ServeController("127.0.0.1:0", controller);
+  ASSERT_TRUE(server.has_value());
+  const auto report = ControllerClient::Connect((*server)->address())->GetStatus(seconds(10));
+  ASSERT_TRUE(report.has_value()) << report.status().ToString();
+  EXPECT_EQ(report->router.url, "http://127.0.0.1:30000");
+  EXPECT_EQ(report->router.status, Unavailable("gone", "start it"));
+  EXPECT_EQ(report->router.entries, 2U);
+  EXPECT_EQ(report->router.pid, 4711);
 }
 
 TEST(ControllerRpc, AnAgentSaysHowItsEngineHashes) {  // settled D8
