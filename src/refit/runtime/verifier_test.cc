@@ -30,6 +30,7 @@ std::vector<weights::RankHashes> OneRank(const std::string& hash) { return {{TpR
 // Hashes "w" to a word for each kind, and notes what it was asked.
 class FakePolicy final : public rpc::PolicyClient {
  public:
+  bool ConnectionLost() override { return false; }
   void Execute(const sync::PolicyCommand&, Duration, Done) override {}
   Result<std::vector<weights::RankHashes>> ExpectedHashes(const std::string&, weights::Hashing hashing,
                                                           Duration) override {
