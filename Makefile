@@ -10,7 +10,7 @@ BUILD := build
 # `make demo ARGS="--model DIR"`: what follows `refit demo`.
 ARGS ?=
 
-.PHONY: help deps configure build model nixl router demo test test-sglang test-sglang-full faults bench lint rules mutants sim scenarios planted coverage fuzz models models-all clean
+.PHONY: help deps configure build model nixl router demo test test-sglang test-sglang-full faults soak goals bench lint rules mutants sim scenarios planted coverage fuzz models models-all clean
 
 help:
 	@echo 'make deps      installs the packages that building needs (root, or sudo)'
@@ -19,6 +19,8 @@ help:
 	@echo 'make test      everything that must be green, CTest last'
 	@echo 'make test-sglang  unmodified SGLang servers on the CPU (installs two, 12 GB, once); test-sglang-full: every TP size'
 	@echo 'make faults    kill -9 of every role in every phase, under traffic; ARGS="--row transfer/engine" runs one row'
+	@echo 'make soak      one fleet for hours: refits, killed controllers, failed launches; ARGS="--refits 200 --kills 50" makes it short'
+	@echo 'make goals     the goals in figures against what faults and soak measured last'
 	@echo 'make bench     the shared-memory path against what this memory can do'
 	@echo 'make lint      layers, banned words, format; clang-tidy on the files you changed'
 	@echo 'make rules     what proves each rule of the contract; tools/rules.py RC-KILL-05 for one'
@@ -76,6 +78,14 @@ test-sglang test-sglang-full: configure
 # Not part of `make test`. The last line is "N passed, 0 failed".
 faults: build
 	@exec tests/faults/suite.py $(BUILD)/bin --json $(BUILD)/faults.json --report docs/reliability-results.md --keep $(BUILD)/faults $(ARGS)
+
+soak: build
+	@exec tests/faults/soak.py $(BUILD)/bin --json $(BUILD)/soak.json $(ARGS)
+
+goals: configure
+	@$(STEP) sim-build ninja -C $(BUILD) -j $(JOBS) refit-sim
+	@$(STEP) sim $(BUILD)/bin/refit-sim --seeds 20000 --json >$(BUILD)/sim.json
+	@tools/goals.py $(BUILD)
 
 bench: build
 	@$(STEP) 'bench qwen3-0.6b' $(BUILD)/bin/refit bench shm --random qwen3-0.6b --json

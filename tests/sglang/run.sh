@@ -4,9 +4,10 @@
 #
 # run.sh BUILD [--full]: refits unmodified SGLang servers on the CPU, 0.5.17 (no sessions) and 0.5.23 (sessions), one
 # server at a time. Installs them first, into virtual environments that are kept (tools/sglang/install_cpu.sh).
-# Without --full, for each version: everything at TP 2, the demo at TP 1, and every call that kills a server. With it:
-# everything at TP 1 as well, and the deaths at TP 2. VERSIONS="0.5.23" narrows it down; PYTHON_0_5_23=path takes an
-# environment that is there. Every step prints its seconds. The last line is "N passed, 0 failed".
+# Without --full, for each version: everything at TP 2, the demo at TP 1, and every call that kills a server; for the newer
+# one the recovery proof with two servers as well. With it: everything at TP 1 too, the deaths at TP 2, and every recovery.
+# VERSIONS="0.5.23" narrows it down; PYTHON_0_5_23=path takes an environment that is there. Every step prints its seconds.
+# The last line is "N passed, 0 failed".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -80,6 +81,20 @@ demo() {  # version: three refits of one server at TP 1, verified
   fi
 }
 
+proof() {  # names of tests/integration/recovery_proof_test.py...: two servers at TP 1, one crashes and is replaced
+  (
+    TP=1
+    source tools/sglang/cpu_environment.sh
+    SGLANG_ARGUMENTS="${sglang_cpu_arguments[*]}" \
+      python3 tests/integration/recovery_proof_test.py "$bin" --python "$python" "$@"
+  )
+  if [ $? -eq 0 ]; then
+    passed=$((passed + $#))
+  else
+    failed=$((failed + $#))
+  fi
+}
+
 # Both at once: most of it is waiting for the network.
 install() {
   local version given
@@ -112,8 +127,13 @@ for version in $versions; do
   step "$version, TP 2: refits" refits "$version" 2 --pause-mode "$mode" --load-bytes 1KiB
   step "$version, TP 2: conformance" conformance "$version" 2 'Engines/EngineConformance.*'
   step "$version, TP 1: demo" demo
+  if [ -n "$full" ] || [ "$version" != 0.5.17 ]; then
+    step "$version, TP 1: recovery" proof Recovery.test_of_a_crash_that_the_monitor_finds_in_strict
+  fi
   step "$version, TP 1: deaths" conformance "$version" 1 "$deaths"
   if [ -n "$full" ]; then
+    step "$version, TP 1: more recoveries" proof Recovery.test_of_a_crash_that_the_monitor_finds_in_resilient \
+      Recovery.test_of_a_hang_that_is_found_at_the_refit_boundary
     step "$version, TP 1: refits" refits "$version" 1 --pause-mode "$mode" --load-bytes 1KiB
     step "$version, TP 1: conformance" conformance "$version" 1 'Engines/EngineConformance.*'
     step "$version, TP 2: deaths" conformance "$version" 2 "$deaths"

@@ -46,12 +46,12 @@ def running(pid):
 class Role:
     """One long-lived process, known by its ready line."""
 
-    def __init__(self, folder, name, *arguments):
+    def __init__(self, folder, name, *arguments, deadline=DEADLINE):
         self.log = os.path.join(folder, f"{name}.log")
         self.out = os.path.join(folder, f"{name}.out")
         with open(self.out, "w", encoding="utf-8") as out, open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen([f"{BIN}/refit", *arguments], stdout=out, stderr=log)
-        wait_for(lambda: self.ready() or self.process.poll() is not None, f"{name} ready")
+        wait_for(lambda: self.ready() or self.process.poll() is not None, f"{name} ready", deadline)
         if not self.ready():
             with open(self.log, encoding="utf-8") as log:
                 raise AssertionError(f"{name} ended with {self.process.returncode}: {log.read()}")
@@ -100,8 +100,8 @@ class Fleet(contextlib.ExitStack):
     def where(self):
         return ["--controller", self.controller.address]
 
-    def role(self, name, *arguments):
-        role = Role(self.folder, name, *arguments)
+    def role(self, name, *arguments, deadline=DEADLINE):
+        role = Role(self.folder, name, *arguments, deadline=deadline)
         self.callback(role.stop)
         return role
 

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# Copyright 2026 The refit authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one fleet for long, breaks it now and then, and looks for what grows, gets lost or is done twice.
+
+usage: soak.py BIN_FOLDER [--refits N] [--kills N] [--deaths N] [--rollbacks N] [--seed N] [--json FILE]
+
+Four parts over one fleet, under traffic: refits of which one in a hundred has a role killed at a random moment;
+controllers killed at random moments; engines killed in the middle of a transfer; launches that fail. Prints figures
+with their sample sizes; the last line is `N passed, M failed`.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import processes  # noqa: E402
+from processes import wait_for  # noqa: E402
+
+import fleet as fleets  # noqa: E402
+import oracle  # noqa: E402
+import traffic  # noqa: E402
+from fleet import ENGINES, FaultFleet  # noqa: E402
+
+FAULTS = 0.01      # of the refits
+WARM_UP = 0.2      # of the samples of a process: it fills its pools, and does not grow
+SAMPLES = 8        # that a slope needs
+GROWTH = 1024      # bytes per refit that count as none (goal G15)
+EVERY = 10         # refits between two samples
+
+
+def held_by(pid):
+    """Resident bytes, descriptors, mappings."""
+    with open(f"/proc/{pid}/statm", encoding="ascii") as statm:
+        resident = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+        return resident, oracle.descriptors(pid), sum(1 for _ in maps)
+
+
+class Growth:
+    """What each process of the fleet held, by how many refits there had been."""
+
+    KINDS = ("resident bytes", "descriptors", "mappings")
+
+    def __init__(self):
+        self.of = {}  # (role, pid) -> [(refits, resident, descriptors, mappings)]
+
+    def sample(self, fleet, refits):
+        pids = {**fleet.role_pids(), **{f"engine-{slot}": engine["pid"] for slot, engine in enumerate(fleet.engines())}}
+        for name, pid in pids.items():
+            try:
+                self.of.setdefault((name, pid), []).append((refits, *held_by(pid)))
+            except FileNotFoundError:
+                pass
+
+    def slopes(self):
+        """By kind of role: the worst growth per refit of a life that was seen often enough, and its refits."""
+        worst = {}
+        for (name, _), samples in self.of.items():
+            steady = samples[int(len(samples) * WARM_UP):]
+            if len(steady) < SAMPLES:
+                continue
+            role = name.split("-")[0]
+            refits = [sample[0] for sample in steady]
+            for at, kind in enumerate(self.KINDS, 1):
+                slope = statistics.linear_regression(refits, [sample[at] for sample in steady]).slope
+                known = worst.get((role, kind), (float("-inf"), 0))
+                worst[role, kind] = max(known, (slope, refits[-1] - refits[0]))
+        return worst
+
+
+class Soak:
+    def __init__(self, fleet, chance):
+        self.fleet = fleet
+        self.chance = chance
+        self.answers = traffic.Counts()
+        self.published = 0
+        self.figures = {}
+        began = time.monotonic()
+        self.publish("usual")
+        self.usual = time.monotonic() - began
+
+    def publish(self, name):
+        version = self.fleet.publish(name)
+        self.published += 1
+        return version
+
+    def settle(self):
+        self.answers.add(self.fleet.traffic.settle())
+        assert not self.answers.stale and not self.answers.mixed, self.answers.worst
+
+    def await_consistent(self, what):
+        wait_for(self.fleet.consistent, what, 60, pause=0.05)
+
+    def break_one(self, name):
+        """A sync during which some role is killed; whoever is not launched by the fleet itself is started again."""
+        fleet, slot = self.fleet, self.fleet.least_restarted()
+        role = self.chance.choice(("engine", "agent", "policy", "controller"))
+        if role in ("engine", "agent"):
+            fleet.charge(slot)
+        client = fleet.start_sync(name)
+        time.sleep(self.chance.uniform(0, self.usual))  # the moment of the kill, not a wait for anything
+        fleet.kill(role, slot)
+        if role == "controller":
+            fleet.start_again(role, slot)
+        code, report = fleet.finish(client)
+        if role != "controller":
+            fleet.start_again(role, slot)
+        assert code == 0 or role == "policy", f"{role} killed: {report}"
+        if code == 0:
+            self.published += 1
+        else:
+            self.publish(f"{name}-again")
+        self.await_consistent(f"the fleet after {role} {slot} was killed in {name}")
+        return role
+
+    # ---- the parts
+
+    def refits(self, count):
+        growth, broken = Growth(), {}
+        for n in range(count):
+            if self.chance.random() < FAULTS:
+                role = self.break_one(f"refit-{n}")
+                broken[role] = broken.get(role, 0) + 1
+            else:
+                self.publish(f"refit-{n}")
+            if n % EVERY == 0:
+                growth.sample(self.fleet, n)
+                self.settle()
+        slopes = growth.slopes()
+        self.figures["refits"] = {
+            "refits": count, "faults": broken,
+            "growth": [{"role": role, "kind": kind, "per_refit": slope, "refits": over}
+                       for (role, kind), (slope, over) in sorted(slopes.items())]}
+        for (role, kind), (slope, over) in sorted(slopes.items()):
+            print(f"  {role}: {kind} {slope:+.2f} per refit over {over} refits")
+        for (role, kind), (slope, _) in slopes.items():
+            bound = GROWTH if kind == "resident bytes" else 0.05
+            assert slope <= bound or count < 500, f"{role}: {kind} grow by {slope:.2f} a refit"
+
+    def kills(self, count):
+        fleet, pids, times = self.fleet, self.fleet.engine_pids(), []
+        for n in range(count):
+            client = fleet.start_sync(f"kill-{n}")
+            time.sleep(self.chance.uniform(0, 1.2 * self.usual))  # the moment of the kill, not a wait for anything
+            ended = fleet.kill_and_start()
+            code, report = fleet.finish(client)
+            assert code == 0, report
+            self.published += 1
+            self.await_consistent(f"the fleet after kill {n}")
+            times.append(time.monotonic() - ended)
+            if n % EVERY == 0:
+                self.settle()
+        assert fleet.engine_pids() == pids, "an engine was restarted"
+        self.figures["kills"] = {"kills": count, "consistent_seconds": times}
+        if times:
+            print(f"  {count} kills: consistent after {statistics.median(times):.2f} s, worst {max(times):.2f} s")
+
+    def deaths(self, count):
+        fleet, usual, times = self.fleet, [], []
+        for n in range(count):
+            began = time.monotonic()
+            self.publish(f"whole-{n}")
+            usual.append(time.monotonic() - began)
+            slot = fleet.least_restarted()
+            fleet.charge(slot)
+            fleet.arm(slot, "die:update:2")
+            began = time.monotonic()
+            code, report = fleet.finish(fleet.start_sync(f"death-{n}"))
+            times.append(time.monotonic() - began)
+            fleet.disarm(slot)
+            assert code == 0 and fleet.hits(slot), report
+            assert [engine["serving"] for engine in report["engines"]].count(False) == 1, report
+            self.published += 1
+            self.await_consistent(f"the fleet after death {n}")
+            self.settle()
+        self.figures["deaths"] = {"deaths": count, "sync_seconds": times, "usual_seconds": usual}
+        if times:
+            print(f"  {count} deaths in a transfer: sync {statistics.median(times):.2f} s, worst {max(times):.2f} s; "
+                  f"usual {statistics.median(usual):.2f} s")
+
+    def rollbacks(self, count):
+        """A launch that fails at one of its steps leaves nothing, and the next one succeeds."""
+        fleet, steps = self.fleet, ("exit:server_info", "http500:server_info", "broken-json:server_info")
+        for n in range(count):
+            slot = fleet.least_restarted()
+            wait_for(lambda slot=slot: not fleet.recent_restarts(slot), "a whole restart budget", 60)
+            fleet.charge(slot)  # the death
+            fleet.charge(slot)  # and the launch that fails
+            before = oracle.Holdings(fleet)
+            fleet.arm(slot, steps[n % len(steps)])
+            fleet.kill("engine", slot)
+            wait_for(lambda slot=slot: fleet.hits(slot), f"the launch of engine {slot} fails", 30)
+            fleet.disarm(slot)
+            self.await_consistent(f"the fleet after rollback {n}")
+            oracle.await_no_leak(fleet, before)
+            self.settle()
+        self.figures["rollbacks"] = {"rollbacks": count, "steps": list(steps)}
+        print(f"  {count} failed launches: nothing left behind")
+
+    def account(self):
+        """Every version once, one for each request that was answered with one."""
+        commits = self.fleet.commits()
+        assert commits == sorted(set(commits)), "a version was published twice"
+        assert len(commits) == self.published, f"{len(commits)} versions, {self.published} requests"
+        self.settle()
+        print(f"  {len(commits)} versions for {self.published} requests; {self.answers.answers} answers, "
+              f"{self.answers.failed} without one, {self.answers.spanning} spanning, {self.answers.stale} stale, "
+              f"{self.answers.mixed} mixed")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bin")
+    for part, count in (("refits", 2000), ("kills", 1000), ("deaths", 20), ("rollbacks", 30)):
+        parser.add_argument(f"--{part}", type=int, default=count)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    processes.BIN = os.path.abspath(options.bin)
+    passed = failed = 0
+    with FaultFleet() as fleet:
+        soak = Soak(fleet, random.Random(options.seed))
+        before = oracle.Holdings(fleet)
+        for part in ("refits", "kills", "deaths", "rollbacks", "account"):
+            began = time.monotonic()
+            count = getattr(options, part, 1)
+            print(f"{part}: {count}", flush=True)
+            try:
+                getattr(soak, part)(*([] if part == "account" else [count]))
+                oracle.await_no_leak(fleet, before)
+                passed += 1
+            except Exception as problem:  # whatever went wrong is that part's failure
+                failed += 1
+                traceback.print_exc()
+                print(f"FAILED {part}: {problem}", flush=True)
+                break
+            print(f"passed {part}: {time.monotonic() - began:.0f} s", flush=True)
+        answers = {key: value for key, value in vars(soak.answers).items() if key != "worst"}
+        if options.json:
+            with open(options.json, "w", encoding="utf-8") as file:
+                json.dump({**soak.figures, "answers": answers, "versions": len(fleet.commits()),
+                           "requests": soak.published, "engines": ENGINES}, file, indent=1)
+    print(f"{passed} passed, {failed} failed")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
