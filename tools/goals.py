@@ -92,7 +92,8 @@ def detection_of_death(m):
 def detection_of_hang(m):
     times = numbers([row for row in m.rows if row["row"].startswith("serving/") and "hang" in row["row"]], "detection")
     bound = 3 * PROBE_INTERVAL + 2 * PROBE_TIMEOUT
-    return f"{worst(times)}; gate {bound:.1f} s", f"{len(times)} hangs", bool(times) and max(times) <= bound, bool(times)
+    return (f"{worst(times)}; gate {bound:.1f} s", f"{len(times)} hangs", bool(times) and max(times) <= bound,
+            bool(times))
 
 
 def return_to_service(m):

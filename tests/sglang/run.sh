@@ -4,10 +4,10 @@
 #
 # run.sh BUILD [--full]: refits unmodified SGLang servers on the CPU, 0.5.17 (no sessions) and 0.5.23 (sessions), one
 # server at a time. Installs them first, into virtual environments that are kept (tools/sglang/install_cpu.sh).
-# Without --full, for each version: everything at TP 2, the demo at TP 1, and every call that kills a server; for the newer
-# one the recovery proof with two servers as well. With it: everything at TP 1 too, the deaths at TP 2, and every recovery.
-# VERSIONS="0.5.23" narrows it down; PYTHON_0_5_23=path takes an environment that is there. Every step prints its seconds.
-# The last line is "N passed, 0 failed".
+# Without --full, for each version: everything at TP 2, the demo at TP 1, and every call that kills a server; for the
+# newer one the recovery proof with two servers as well. With it: everything at TP 1 too, the deaths at TP 2, and every
+# recovery. VERSIONS="0.5.23" narrows it down; PYTHON_0_5_23=path takes an environment that is there. Every step prints
+# its seconds. The last line is "N passed, 0 failed".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
