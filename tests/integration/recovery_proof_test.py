@@ -7,7 +7,7 @@ every tensor is what it was. Nobody else was restarted or linked again.
 
 usage: recovery_proof_test.py BIN_FOLDER [--python PYTHON] [unittest arguments]
 
-With --python (one that has SGLang) both engines are unmodified SGLang servers at TP 1 on the CPU, in an environment as
+With REFIT_NIXL (the folder of NIXL's wheel) also over nixl. With --python (one that has SGLang) both engines are unmodified SGLang servers at TP 1 on the CPU, in an environment as
 tools/sglang/cpu_environment.sh sets it up, which also gives their arguments in SGLANG_ARGUMENTS; else refit-engine.
 """
 
@@ -42,8 +42,8 @@ def post(url, body, key="", timeout=60):
 
 
 class ProofFleet(processes.SurvivingFleet):
-    def __init__(self, profile, interval):
-        self.profile, self.interval = profile, interval
+    def __init__(self, profile, interval, transport=()):
+        self.profile, self.interval, self.transport = profile, interval, transport
         super().__init__(engines=2, policies=2)
 
     def write_job(self, policies, engines):
@@ -64,9 +64,13 @@ class ProofFleet(processes.SurvivingFleet):
             subprocess.run([f"{processes.BIN}/write-checkpoint", "tiny", "1", self.model], check=True)
         return job
 
+    def policy(self, rank):
+        return self.role(f"policy-{rank}", "policy", "--rank", str(rank), *self.where(), "--source", self.model,
+                         *self.transport[2:])
+
     def agent(self, slot, engine_args=()):
         words = ["agent", "--slot", str(slot), *self.where(), "--load-bytes", "16KiB", "--run-directory",
-                 os.path.join(self.folder, f"run-{slot}")]
+                 os.path.join(self.folder, f"run-{slot}"), *self.transport]
         if PYTHON:
             words += ["--engine", "sglang", "--python", PYTHON, "--tp", "1", "--", "--model-path", self.model,
                       *os.environ["SGLANG_ARGUMENTS"].split()]
@@ -105,11 +109,16 @@ class ProofFleet(processes.SurvivingFleet):
         assert status == 200, answer
         return answer["output_ids"]
 
-    def links_of(self, slot):
+    def memory_of(self, slot):
         """The names under which that engine's life is given its loads, as the system has them."""
         life = self.engines()[slot]["incarnation"]
         return {name for name in processes.leftovers()
                 if re.search(r"-l\d+-[0-9a-f]{12}$", name) and name[-12:] in life}
+
+    def links_of(self, slot):
+        """The links that its agent ever made, one line each."""
+        with open(self.agents[slot].log, encoding="utf-8") as log:
+            return re.findall(r"link to policy rank .*", log.read())
 
     def bound(self):
         """Slots of every BIND that was written, in order."""
@@ -118,10 +127,13 @@ class ProofFleet(processes.SurvivingFleet):
 
 
 class Recovery(unittest.TestCase):
+    TRANSPORT = ()
+
     def prove(self, profile, interval, crash, found):
-        with ProofFleet(profile, interval) as fleet:
+        with ProofFleet(profile, interval, self.TRANSPORT) as fleet:
             fleet.sync("baseline")
-            before, links, sums = fleet.engines(), fleet.links_of(1), fleet.checksums(0)
+            before, memory, links = fleet.engines(), fleet.memory_of(1), fleet.links_of(1)
+            sums = fleet.checksums(0)
             tokens = fleet.generate(before[0]["url"])
             self.assertEqual(sums, fleet.checksums(1))
             binds = len(fleet.bound())
@@ -150,12 +162,13 @@ class Recovery(unittest.TestCase):
 
             self.assertEqual([after[1][name] for name in ("incarnation", "pid", "url")],
                              [before[1][name] for name in ("incarnation", "pid", "url")])
-            self.assertEqual(fleet.links_of(1), links, "its links, name by name")
-            self.assertTrue(links)
-            self.assertTrue(fleet.links_of(0) and not fleet.links_of(0) & links)
+            self.assertEqual(fleet.memory_of(1), memory, "its memory, name by name")
+            self.assertEqual(bool(memory), not self.TRANSPORT, "over nixl memory is a link's, and has no name")
+            self.assertEqual(fleet.links_of(1), links, "its links")
+            self.assertEqual(len(fleet.links_of(0)), 2 * len(links), "the replacement has its own")
             self.assertEqual(fleet.bound()[binds:], [0], "the replacement alone was bound")
             self.assertEqual(fleet.generate(after[0]["url"]), tokens, "asked at its own port")
-            print(f"{profile}: {'SGLang ' + after[0]['sglang_version'] if PYTHON else 'refit-engine'}, "
+            print(f"{profile}{' over nixl' if self.TRANSPORT else ''}: {'SGLang ' + after[0]['sglang_version'] if PYTHON else 'refit-engine'}, "
                   f"{verified['parameters']} parameters of {verified['ranks']} ranks; noticed after {noticed:.2f} s, "
                   f"serves after {returned:.1f} s")
 
@@ -177,6 +190,11 @@ class Recovery(unittest.TestCase):
     def test_of_a_hang_that_is_found_at_the_refit_boundary(self):
         """RC-PROOF-04: the monitor would probe in an hour; the sync probes first."""
         self.prove("strict", 3600.0, lambda pid: os.kill(pid, signal.SIGSTOP), lambda *_: None)
+
+
+@unittest.skipUnless(os.environ.get("REFIT_NIXL"), "no NIXL: REFIT_NIXL names no folder of its wheel")
+class RecoveryOverNixl(Recovery):
+    TRANSPORT = ("--transport", "nixl", "--nixl-library", os.environ.get("REFIT_NIXL", ""))
 
 
 if __name__ == "__main__":
