@@ -264,6 +264,18 @@ void ControllerProcess::Carry(const control::KillEngine& effect) {
       [this, effect] { OnKilled(effect.slot, effect.incarnation, true); });
 }
 
+// Requests in flight end within moments: clients ask for little.
+void ControllerProcess::Carry(const control::DrainEngine& effect) {
+  const control::DrainEnded ended{effect.slot, effect.incarnation, OkStatus()};
+  ToAgent(
+      effect.slot,
+      [this, ended](AgentProcess&) {
+        world().After(world().Between(Millis(5), Millis(300)),
+                      [this, ended] { Run([this, ended] { Handle(ended); }); });
+      },
+      [] {});
+}
+
 void ControllerProcess::OnShutDown(SlotIndex slot, Incarnation incarnation) {
   Handle(control::ShutDownEnded{slot, incarnation});
 }
@@ -362,8 +374,12 @@ void ControllerProcess::OnServed(SlotIndex slot, Incarnation incarnation, bool s
   Handle(control::RequestServed{slot, incarnation, succeeded});
 }
 
-void ControllerProcess::OnSlotAdded(SlotIndex slot) { Handle(control::SlotAdded{slot}); }
-void ControllerProcess::OnSlotRemoved(SlotIndex slot) { Handle(control::SlotRemoved{slot}); }
+void ControllerProcess::OnSlotAdded(SlotIndex slot) {
+  Handle(control::SlotRequested{"", control::SlotAction::kAdd, slot});
+}
+void ControllerProcess::OnSlotRemoved(SlotIndex slot) {
+  Handle(control::SlotRequested{"", control::SlotAction::kRemove, slot, kDrainGrace});
+}
 
 // ---- the client
 

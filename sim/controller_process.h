@@ -74,6 +74,8 @@ class ControllerProcess final : public Node {
   void Carry(const control::Append& effect);
   void Carry(const control::SyncAnswered& effect);
   static void Carry(const control::ShutdownAnswered& /*effect*/) {}  // nobody asks for one
+  static void Carry(const control::SlotAnswered& /*effect*/) {}      // nobody waits for one
+  void Carry(const control::DrainEngine& effect);
   void Carry(const control::LaunchEngine& effect);
   void Carry(const control::ShutDownEngine& effect);
   void Carry(const control::KillEngine& effect);

@@ -31,6 +31,7 @@ inline constexpr Duration kCatchUpBudget = std::chrono::seconds(10);
 inline constexpr Duration kAppendDeadline = std::chrono::seconds(1);
 inline constexpr Duration kCommandBudget = std::chrono::seconds(3);
 inline constexpr Duration kTakeoverAfter = std::chrono::milliseconds(500);
+inline constexpr Duration kDrainGrace = std::chrono::seconds(1);  // of requests in flight at a slot that leaves
 inline constexpr Duration kReconcileInterval = std::chrono::seconds(1);  // the registry's own (settled C9)
 inline constexpr Duration kTermCheckInterval = std::chrono::seconds(1);
 inline constexpr Duration kTermCheckTime = std::chrono::milliseconds(2);

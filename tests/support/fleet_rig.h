@@ -93,6 +93,7 @@ class FleetRig {
   std::function<std::optional<Status>(const control::Record&)> on_append;
   std::function<std::optional<Status>(SlotIndex)> on_launch;
   std::function<std::optional<Status>(SlotIndex)> on_probe;
+  std::function<std::optional<Status>(SlotIndex)> on_drain;
   std::function<bool(SlotIndex)> on_shut_down;            // whether it is answered
   std::function<std::optional<bool>(SlotIndex)> on_kill;  // whether death is confirmed
   std::function<std::optional<Status>(const fleet::RouterAction&)> on_router;
@@ -112,7 +113,8 @@ class FleetRig {
   const std::vector<std::string>& log() const { return log_; }  // engine calls, "0 pause"
   const std::vector<control::CommitRecord>& commits() const { return commits_; }
   // Everything that a controller let out, in order: "append COMMIT", "0 pause", "policy 1 lease", "0 launch",
-  // "0 shut down", "0 hard kill", "0 probe", "router add 0", "answer", "shutdown: OK".
+  // "0 drain", "0 shut down", "0 hard kill", "0 probe", "router add 0", "answer", "shutdown: OK", "REQUEST: OK" of a
+  // slot.
   const std::vector<std::string>& trace() const { return trace_; }
   int traced(std::string_view line) const;
   std::size_t traced_at(std::string_view line) const;  // its first place; the trace's size where it is not

@@ -142,6 +142,13 @@ void FleetRig::CarryOutWorld(const control::ControllerEffect& effect, Term term)
     if (!on_shut_down || on_shut_down(shut->slot)) {
       ToController(control::ShutDownEnded{shut->slot, shut->incarnation});
     }
+  } else if (const auto* drain = std::get_if<control::DrainEngine>(&effect)) {
+    trace_.push_back(StrCat(drain->slot, " drain"));
+    if (const std::optional<Status> status = on_drain ? on_drain(drain->slot) : OkStatus(); status.has_value()) {
+      ToController(control::DrainEnded{drain->slot, drain->incarnation, *status});
+    }
+  } else if (const auto* done = std::get_if<control::SlotAnswered>(&effect)) {
+    trace_.push_back(StrCat(done->request_id, ": ", done->status.ToString()));
   } else if (const auto* kill = std::get_if<control::KillEngine>(&effect)) {
     trace_.push_back(StrCat(kill->slot, " hard kill"));
     const std::optional<bool> confirmed = on_kill ? on_kill(kill->slot) : true;

@@ -30,6 +30,7 @@ struct Flags {
   std::string config;
   ControllerFlags controller;
   std::uint32_t slot = 0;
+  std::optional<std::uint32_t> like;
   std::string engine;
   std::optional<std::uint32_t> tp_size;
   std::string url;
@@ -82,11 +83,13 @@ Result<Choice> Choose(const Flags& flags, const Invocation& invocation) {
   if (!flags.config.empty()) {
     REFIT_ASSIGN_OR_RETURN(choice.job, config::ReadJobFile(flags.config));
     const auto& engines = choice.job->options.engines;
+    const std::uint32_t entry = flags.like.value_or(flags.slot);
     const auto found = std::find_if(engines.begin(), engines.end(),
-                                    [&](const config::EngineOptions& one) { return one.slot == flags.slot; });
+                                    [entry](const config::EngineOptions& one) { return one.slot == entry; });
     if (found == engines.end()) {
-      return InvalidArgument(fmt::format("--slot is {}, which {} does not list", flags.slot, flags.config),
-                             "give a slot of its engines");
+      return InvalidArgument(
+          fmt::format("--{} is {}, which {} does not list", flags.like ? "like" : "slot", entry, flags.config),
+          "give a slot of its engines, or for a slot that was added --like one of them");
     }
     engine = *found;
     choice.pause = choice.job->options.generation.pause;
@@ -258,7 +261,10 @@ Run AddAgent(CLI::App& app, const Invocation& invocation) {
   app.add_option("--engine-program", flags->engine_program, "refit-engine (default: beside this program)");
   app.add_option("--python", flags->python, "the Python that has SGLang, a path or a name (--engine sglang)")
       ->capture_default_str();
-  app.add_option("--config", flags->config, "the job's file; --slot picks its entry, other flags win over it");
+  auto* config =
+      app.add_option("--config", flags->config, "the job's file; --slot picks its entry, other flags win over it");
+  app.add_option("--like", flags->like, "the slot whose entry is taken, for one that `refit engine add` put there")
+      ->needs(config);
   AddFormFlag(app, flags->form);
   app.footer(
       "What follows -- goes to the engine.\n"

@@ -37,6 +37,7 @@ Run AddBench(CLI::App& app, const Invocation& invocation);
 Run AddConfig(CLI::App& app, const Invocation& invocation);
 Run AddController(CLI::App& app, const Invocation& invocation);
 Run AddDemo(CLI::App& app, const Invocation& invocation);
+Run AddEngine(CLI::App& app, const Invocation& invocation);
 Run AddDoctor(CLI::App& app, const Invocation& invocation);
 Run AddPolicy(CLI::App& app, const Invocation& invocation);
 Run AddStatus(CLI::App& app, const Invocation& invocation);

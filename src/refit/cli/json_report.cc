@@ -231,6 +231,7 @@ std::string StatusAsJson(const rpc::FleetReport& report) {
                        {"pid", slot.engine_pid},
                        {"tp", slot.tp_size},
                        {"state", slot.state},
+                       {"service", slot.service},
                        {"serving", slot.serving},
                        {"version", slot.version.value()},
                        {"residue", sync::ToString(slot.residue)},

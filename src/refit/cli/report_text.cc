@@ -106,7 +106,8 @@ std::string StatusAsText(const rpc::FleetReport& report) {
   std::vector<std::vector<std::string>> engines;
   for (const rpc::SlotReport& slot : report.slots) {
     const bool registered = !slot.incarnation.is_zero();
-    engines.push_back({fmt::format("{}", slot.slot.value()), slot.state,
+    const bool usual = slot.service == "in service" || slot.state == "retired";
+    engines.push_back({fmt::format("{}", slot.slot.value()), usual ? slot.state : slot.state + ", " + slot.service,
                        !registered    ? "-"
                        : slot.serving ? fmt::format("version {}", slot.version.value())
                                       : sync::ToString(slot.residue),

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 
 #include "refit/cli/command.h"
 #include "refit/observe/log.h"
@@ -66,6 +67,16 @@ Result<std::string> ReadKey(std::string_view name, const std::string& path) {
     return InvalidArgument(fmt::format("{} {} holds no key", name, path), "its first line must be the key");
   }
   return key;
+}
+
+Result<std::unique_ptr<rpc::ControllerClient>> FindForPeople(const ControllerFlags& flags) {
+  REFIT_ASSIGN_OR_RETURN(const runtime::ControllerPlace place, PlaceOf(flags, nullptr));
+  REFIT_ASSIGN_OR_RETURN(const runtime::FoundController found, runtime::FindController(place));
+  return rpc::ControllerClient::Connect(found.address);
+}
+
+int FailToFind(Form form, const Status& status) {
+  return Fail(form, status.code() == StatusCode::kInvalidArgument ? kUsage : kFailed, status);
 }
 
 transport::NixlOptions NixlFrom(const std::string& flag, const config::Job* job) {

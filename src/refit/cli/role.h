@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,7 @@
 #include "refit/cli/json_report.h"
 #include "refit/cli/output.h"
 #include "refit/config/job_file.h"
+#include "refit/rpc/controller_rpc.h"
 #include "refit/runtime/controller_finder.h"
 
 namespace CLI {
@@ -40,6 +42,11 @@ Result<runtime::ControllerPlace> PlaceOf(const ControllerFlags& flags, const con
 
 // The first line of a key file; `name` is the flag or key that names it.
 Result<std::string> ReadKey(std::string_view name, const std::string& path);
+
+// The controller that these flags, and nothing else, name. FailToFind says why there is none: a usage error, or nobody
+// serves there.
+Result<std::unique_ptr<rpc::ControllerClient>> FindForPeople(const ControllerFlags& flags);
+int FailToFind(Form form, const Status& status);
 
 // What the configuration says of NIXL; --nixl-library wins over its library. job may be null.
 transport::NixlOptions NixlFrom(const std::string& flag, const config::Job* job);

@@ -20,15 +20,11 @@ struct Flags {
 
 int RunShutdown(const Flags& flags) {
   SetOnInterrupt(ExitIn(flags.form));
-  const auto place = PlaceOf(flags.controller, nullptr);
-  if (!place.has_value()) {
-    return Fail(flags.form, kUsage, place.status());
+  const auto controller = FindForPeople(flags.controller);
+  if (!controller.has_value()) {
+    return FailToFind(flags.form, controller.status());
   }
-  const auto found = runtime::FindController(*place);
-  if (!found.has_value()) {
-    return Fail(flags.form, kFailed, found.status());
-  }
-  const Status status = rpc::ControllerClient::Connect(found->address)->Shutdown(kDeadline);
+  const Status status = (*controller)->Shutdown(kDeadline);
   if (!status.ok()) {
     return Fail(flags.form, status.code() == StatusCode::kResourceExhausted ? kRefused : kFailed, status);
   }

@@ -33,15 +33,11 @@ int RunVerify(const Flags& flags) {
   request.slot = flags.engine.has_value() ? std::int64_t{*flags.engine} : -1;
   request.model = flags.model;
   request.budget = *deadline;
-  const auto place = PlaceOf(flags.controller, nullptr);
-  if (!place.has_value()) {
-    return Fail(flags.form, kUsage, place.status());
+  const auto controller = FindForPeople(flags.controller);
+  if (!controller.has_value()) {
+    return FailToFind(flags.form, controller.status());
   }
-  const auto found = runtime::FindController(*place);
-  if (!found.has_value()) {
-    return Fail(flags.form, kFailed, found.status());
-  }
-  const auto report = rpc::ControllerClient::Connect(found->address)->Verify(request);
+  const auto report = (*controller)->Verify(request);
   if (!report.has_value()) {
     return Fail(flags.form, kFailed, report.status());
   }

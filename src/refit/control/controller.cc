@@ -69,15 +69,26 @@ Controller::Controller(ControllerOptions options, const JournalState* recovered)
     slot.incarnation = known.incarnation;
     const bool over = known.state == fleet::SlotState::kQuarantined || known.state == fleet::SlotState::kKilling ||
                       known.state == fleet::SlotState::kZombie;
-    if (recovered->retired.contains(index)) {
-      slot.state = fleet::SlotState::kRetired;
-    } else if (over) {  // that life is over (C14); whether it is dead nobody knows yet
+    if (over) {  // that life is over (C14); whether it is dead nobody knows yet
       slot.state = options_.use_fault_tolerance ? fleet::SlotState::kZombie : fleet::SlotState::kKilling;
     } else {
       slot.adopting = known.state != fleet::SlotState::kEmpty;
     }
     // Whoever lives there says so itself; until then it may still be in traffic.
     slot.in_traffic = (slot.adopting || over) && options_.use_router && !known.incarnation.is_zero();
+  }
+  for (const SlotIndex index : recovered->retired) {
+    Slot& slot = slots_.try_emplace(index, Slot(options_.restarts)).first->second;
+    slot.state = fleet::SlotState::kRetired;
+    slot.adopting = false;
+  }
+  for (const auto& [index, service] : recovered->services) {
+    Slot& slot = slots_.try_emplace(index, Slot(options_.restarts)).first->second;
+    slot.service = service;
+    if (service != Service::kIn && slot.state != fleet::SlotState::kRetired) {  // what was begun is ended
+      slot.leaving.emplace(Leaving{.action = service == Service::kOut ? SlotAction::kDrain : SlotAction::kRemove,
+                                   .grace = options_.command_budget});
+    }
   }
   if (recovered->intent.has_value() && recovered->commits.contains(recovered->intent->version)) {
     // Decided: success, whatever became of single activations (RX-COMMIT-06).
@@ -113,7 +124,8 @@ void Controller::Start(Instant now, ControllerEffects& out) {
     }
     if (slot.adopting) {
       slot.expected_until = now + options_.launch_budget;
-    } else if (options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow) {
+    } else if (options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow &&
+               slot.service == Service::kIn) {
       slot.launch_at = now;
     }
   }
@@ -179,6 +191,9 @@ Instant Controller::next_deadline() const {
     next = std::min(next, recovery.next_deadline());
   }
   for (const auto& [index, slot] : slots_) {
+    if (slot.leaving.has_value() && !slot.leaving->holding) {
+      next = std::min(next, slot.leaving->until);
+    }
     next = std::min({next, slot.expected_until, latch_.has_value() ? kNever : slot.launch_at,
                      slot.kill.has_value() ? slot.kill->next_deadline() : kNever});
   }
@@ -259,7 +274,8 @@ void Controller::EndRequest(const Status& status, const std::optional<sync::Outc
   const Request request = *std::exchange(request_, std::nullopt);
   if (options_.use_fault_tolerance && !latch_.has_value()) {
     for (const auto& [index, slot] : slots_) {
-      if (slot.state == fleet::SlotState::kServing) {  // whatever is paused stays unprobed (RC-MON-11)
+      if (slot.state == fleet::SlotState::kServing &&
+          !slot.leaving.has_value()) {  // whatever is paused stays unprobed (RC-MON-11)
         health_.Enable(index, slot.incarnation, now);
       }
     }

@@ -27,6 +27,7 @@
 #include "refit/base/status.h"
 #include "refit/base/time.h"
 #include "refit/control/journal.h"
+#include "refit/control/slot_action.h"
 #include "refit/fleet/health.h"
 #include "refit/fleet/kill_path.h"
 #include "refit/fleet/recovery.h"
@@ -139,11 +140,16 @@ struct HashesCompared {
 struct ShutdownRequested {
   std::string request_id;
 };
-struct SlotAdded {  // RX-MEM-01, between refits
+struct SlotRequested {
+  std::string request_id;  // empty: nobody waits for the answer
+  SlotAction action;
   SlotIndex slot;
+  Duration grace{};  // of requests in flight there
 };
-struct SlotRemoved {  // drained, then shut down (RX-MEM-04)
+struct DrainEnded {  // of DrainEngine; OK: no request is in flight there
   SlotIndex slot;
+  Incarnation incarnation;
+  Status status;
 };
 struct Appended {
   std::uint64_t append;
@@ -152,10 +158,10 @@ struct Appended {
 struct TermChecked {  // of CheckTerm; not sent where the authority could not be read
   Term term;
 };
-using ControllerEvent =
-    std::variant<AgentRegistered, AgentGone, LaunchFailed, ShutDownEnded, KillEnded, ProbeEnded, RequestServed,
-                 RouterAnswered, PolicyRegistered, PolicyGone, SyncRequested, SyncCancelled, HashesTaken,
-                 HashesCompared, ShutdownRequested, SlotAdded, SlotRemoved, Appended, TermChecked, sync::SessionEvent>;
+using ControllerEvent = std::variant<AgentRegistered, AgentGone, LaunchFailed, ShutDownEnded, KillEnded, ProbeEnded,
+                                     RequestServed, RouterAnswered, PolicyRegistered, PolicyGone, SyncRequested,
+                                     SyncCancelled, HashesTaken, HashesCompared, ShutdownRequested, SlotRequested,
+                                     DrainEnded, Appended, TermChecked, sync::SessionEvent>;
 
 // ---- effects
 struct Append {
@@ -172,6 +178,17 @@ struct SyncAnswered {  // refused at once (busy, latched, somebody missing), or 
 struct ShutdownAnswered {
   std::string request_id;
   Status status;  // RESOURCE_EXHAUSTED busy; else the first link that could not be closed
+};
+struct SlotAnswered {  // it is done
+  std::string request_id;
+  // NOT_FOUND no such slot, FAILED_PRECONDITION retired, latched or not possible, RESOURCE_EXHAUSTED something else is
+  // being done to it, ABORTED it is removed instead.
+  Status status;
+};
+struct DrainEngine {  // waits until the engine answers no request
+  SlotIndex slot;
+  Incarnation incarnation;
+  Duration budget{};
 };
 struct LaunchEngine {
   SlotIndex slot;
@@ -213,9 +230,9 @@ struct Stop {  // this controller may not act any more; its process ends
   int exit_code;
   Status status;
 };
-using ControllerEffect =
-    std::variant<sync::SendToAgent, sync::SendToPolicy, Append, SyncAnswered, ShutdownAnswered, LaunchEngine,
-                 ShutDownEngine, KillEngine, ProbeEngine, CheckTerm, RouterCall, SlotChanged, Stop>;
+using ControllerEffect = std::variant<sync::SendToAgent, sync::SendToPolicy, Append, SyncAnswered, ShutdownAnswered,
+                                      SlotAnswered, DrainEngine, LaunchEngine, ShutDownEngine, KillEngine, ProbeEngine,
+                                      CheckTerm, RouterCall, SlotChanged, Stop>;
 using ControllerEffects = std::vector<ControllerEffect>;
 
 struct SlotView {
@@ -226,6 +243,8 @@ struct SlotView {
   std::optional<sync::Residue> residue;
   bool serving = false;   // serves `version`
   WeightVersion version;  // 0: its launch weights
+  std::string service;    // "in service", "draining", "drained", "removing", "restarting"
+  bool in_service = true;
   std::string last_error;
 };
 
@@ -255,6 +274,16 @@ class Controller {
   };
   // Why a command was sent outside a session.
   enum class Errand : std::uint8_t { kFence, kHold, kResume, kActivate, kRelease, kOnload, kUnbind, kKill };
+  // A slot is taken out of service, or its engine is replaced, because somebody asked for that.
+  struct Leaving {
+    SlotAction action = SlotAction::kDrain;
+    Duration grace{};
+    Instant until = kNever;  // of requests in flight; kNever: it has not begun
+    bool asked = false;      // to say when none is in flight
+    bool idle = false;
+    bool holding = false;
+    std::vector<std::string> waiting{};  // its askers
+  };
   struct Slot {
     explicit Slot(const fleet::RestartOptions& restarts) : budget(restarts) {}
 
@@ -269,7 +298,8 @@ class Controller {
     Instant expected_until = kNever;  // a successor waits so long for a life that the journal names
     WeightVersion version;            // that it serves, or served last
     bool in_traffic = false;          // the router may send somebody to that life
-    bool removed = false;
+    Service service = Service::kIn;
+    std::optional<Leaving> leaving;
     bool spare_charge = false;  // its next restart costs nothing: the failure was not its own (RX-QUAR-05)
     Incarnation charged;        // the life whose end was charged last
     std::string last_error;
@@ -342,6 +372,18 @@ class Controller {
   void On(const HashesTaken& event, Instant now);
   void On(const HashesCompared& event, Instant now);
 
+  // controller_service.cc: slots that are added, drained, removed and restarted.
+  void On(const SlotRequested& event, Instant now);
+  void On(const DrainEnded& event, Instant now);
+  Status PutInService(SlotIndex index, Instant now);
+  void TakeOut(SlotIndex index, Slot& slot, const SlotRequested& event, Instant now);
+  void AdvanceLeaving(Instant now);
+  void Drain(SlotIndex index, Slot& slot, Instant now);
+  void LeaveWithoutLife(SlotIndex index, Slot& slot, Instant now);
+  void OnHeld(SlotIndex index, Slot& slot, Instant now);
+  void EndLeaving(Slot& slot, const Status& status);
+  static std::string ServiceText(const Slot& slot);
+
   // controller_fleet.cc: who is here, and what happens to a slot.
   void On(const AgentRegistered& event, Instant now);
   void OnHeardAgain(SlotIndex index, Slot& slot, Instant now);
@@ -359,8 +401,6 @@ class Controller {
   void OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const sync::AgentReply& reply, Instant now);
   void On(const PolicyRegistered& event, Instant now);
   void On(const PolicyGone& event, Instant now);
-  void On(const SlotAdded& event, Instant now);
-  void On(const SlotRemoved& event, Instant now);
   void Reconcile(SlotIndex index, Slot& slot, const sync::AgentReply& reply, Instant now);
   void SendErrand(SlotIndex index, Slot& slot, Errand errand, sync::AgentCommandKind kind, WeightVersion version);
   void Enter(SlotIndex index, Slot& slot, fleet::SlotState state, std::string reason = {});

@@ -213,7 +213,7 @@ void Controller::LeaveTraffic(SlotIndex index, Slot& slot, Instant now) {
 // ---- launching again
 
 void Controller::Reschedule(SlotIndex index, Slot& slot, Instant now) {
-  if (slot.removed && slot.state == SlotState::kEmpty) {
+  if (slot.service == Service::kLeaving && slot.state == SlotState::kEmpty) {
     Enter(index, slot, SlotState::kRetired, "removed");
     return Write(RetireRecord{index}, now);
   }
@@ -223,6 +223,9 @@ void Controller::Reschedule(SlotIndex index, Slot& slot, Instant now) {
   if (slot.state == SlotState::kZombie) {  // asked again for as long as it takes
     slot.launch_at = now + options_.restarts.max_backoff;
     return;
+  }
+  if (slot.service != Service::kIn) {
+    return;  // nobody wants one there
   }
   if (!slot.spare_charge) {
     slot.charged = slot.incarnation;
@@ -469,6 +472,8 @@ std::vector<SlotView> Controller::slots() const {
     view.slot = index;
     view.state = slot.state;
     view.version = slot.version;
+    view.service = ServiceText(slot);
+    view.in_service = slot.service == Service::kIn && slot.state != SlotState::kRetired;
     view.last_error = slot.last_error;
     if (slot.member.has_value()) {
       view.incarnation = slot.member->incarnation;

@@ -31,7 +31,7 @@ void Controller::On(const AgentRegistered& event, Instant now) {
   Slot& slot = found->second;
   const bool past = std::find(slot.past.begin(), slot.past.end(), member.incarnation) != slot.past.end();
   const bool known = slot.incarnation == member.incarnation;
-  if (past || slot.state == SlotState::kRetired || (slot.removed && !known)) {
+  if (past || slot.state == SlotState::kRetired || (slot.service == Service::kLeaving && !known)) {
     return;  // that life is over, whatever is still heard of it
   }
   if (known && slot.state != SlotState::kEmpty && slot.state != SlotState::kLaunching) {
@@ -75,6 +75,9 @@ void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMembe
   slot.version = WeightVersion(0);  // launch weights: STALE until a refit or a catch-up has reached it
   slot.last_error.clear();
   slot.adopting = false;
+  if (slot.leaving.has_value() && slot.leaving->action == SlotAction::kRestart) {
+    EndLeaving(slot, OkStatus());
+  }
   Enter(index, slot, SlotState::kStale);
   unbound_.insert(index);
   if (options_.use_fault_tolerance) {
@@ -155,36 +158,6 @@ void Controller::On(const PolicyGone& event, Instant now) {
   }
   found->second.member.reset();
   Forward(sync::PolicyLost{event.rank, event.status}, now);
-}
-
-void Controller::On(const SlotAdded& event, Instant now) {
-  const auto [found, added] = slots_.try_emplace(event.slot, Slot(options_.restarts));
-  if (!added && REFIT_MUTANT("RX-MEM-05/reuse", true, (found->second = Slot(options_.restarts), false))) {
-    return;  // known, or retired: a number is never used again in a run (RX-MEM-05)
-  }
-  if (options_.use_fault_tolerance && options_.profile.recover_when == sync::RecoverWhen::kNow) {
-    found->second.launch_at = now;
-  }
-}
-
-void Controller::On(const SlotRemoved& event, Instant now) {
-  const SlotIndex index = event.slot;
-  const auto found = slots_.find(index);
-  if (found == slots_.end() || found->second.removed || found->second.state == SlotState::kRetired) {
-    return;
-  }
-  Slot& slot = found->second;
-  slot.removed = true;
-  if (slot.state == SlotState::kEmpty && !slot.adopting) {
-    return Reschedule(index, slot, now);
-  }
-  const Status removed = Aborted("the slot is removed");
-  if (fleet::Recovery* recovery = RecoveryOf(index); recovery != nullptr && slot.state == SlotState::kLaunching) {
-    fleet::RecoveryEffects effects;
-    recovery->OnLaunchFailed(index, removed, effects);
-    return CarryOut(std::move(effects), now);
-  }
-  Lose(index, slot.incarnation, removed, Death::kWanted, now);
 }
 
 // ---- commands outside a session
@@ -282,7 +255,9 @@ void Controller::OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const 
       slot.member->residue = reply.residue;
       slot.member->serving = reply.serving;
       if (!done) {
-        Lose(index, slot.incarnation, reply.status.WithContext("attached, and cannot be paused"), Death::kWanted, now);
+        Lose(index, slot.incarnation, reply.status.WithContext("it cannot be paused"), Death::kWanted, now);
+      } else if (slot.leaving.has_value() && slot.leaving->holding) {
+        OnHeld(index, slot, now);
       }
       return;
     case Errand::kUnbind:
@@ -306,6 +281,9 @@ void Controller::Reconcile(SlotIndex index, Slot& slot, const sync::AgentReply& 
   slot.member->links.clear();  // they are asked for again; what is bound stays bound
   slot.version = residue.kind == sync::ResidueKind::kOld ? residue.version : WeightVersion(0);
   slot.adopting = false;
+  if (slot.service != Service::kIn) {
+    return;  // whatever it holds: it is drained, once more
+  }
   // Whoever is heard while a refit runs takes no part in it: the next version would be published past it.
   const bool refitting = session_.has_value() && !catching_up_.has_value();
   const bool current = committed_ > WeightVersion(0) && residue.version == committed_ &&

@@ -26,6 +26,7 @@ void Controller::Advance(Instant now) {
     return;
   }
   EndShutdown();
+  AdvanceLeaving(now);
   if (latch_.has_value() || shutdown_.has_value()) {
     return;
   }
@@ -56,8 +57,11 @@ void Controller::AdvanceRequest(Instant now) {
       !request_.has_value()) {
     return;
   }
-  if (std::any_of(slots_.begin(), slots_.end(), [](const auto& each) { return each.second.adopting; })) {
-    return;  // somebody is asked what it holds
+  const auto is_asked = [](const auto& each) {  // what it holds, or to let go
+    return each.second.adopting || (each.second.leaving.has_value() && each.second.member.has_value());
+  };
+  if (std::any_of(slots_.begin(), slots_.end(), is_asked)) {
+    return;
   }
   if (const Status here = CheckRegistered(); !here.ok()) {
     if (!options_.use_fault_tolerance || recovers) {
@@ -77,7 +81,7 @@ bool Controller::AliveChecked() {
   }
   if (!std::exchange(request_->alive_checked, true) && REFIT_MUTANT("RC-REC-10/rely-on-the-monitor", true, false)) {
     for (auto& [index, slot] : slots_) {
-      if (slot.member.has_value() && slot.errands.empty()) {
+      if (slot.member.has_value() && slot.errands.empty() && slot.service == Service::kIn) {
         SendErrand(index, slot, Errand::kFence, sync::AgentCommandKind::kAbort, slot.version);
       }
     }
@@ -96,7 +100,7 @@ bool Controller::Recovered(Instant now) {
   }
   std::vector<SlotIndex> empty;
   for (const auto& [index, slot] : slots_) {
-    if (slot.state == fleet::SlotState::kEmpty && !slot.adopting) {
+    if (slot.state == fleet::SlotState::kEmpty && !slot.adopting && slot.service == Service::kIn) {
       empty.push_back(index);
     }
   }
@@ -128,12 +132,14 @@ Status Controller::CheckRegistered() const {
   std::size_t places = 0;
   std::size_t engines = 0;
   for (const auto& [index, slot] : slots_) {
-    places += slot.state == fleet::SlotState::kRetired ? 0U : 1U;
-    engines += slot.member.has_value() ? 1U : 0U;
+    const bool counts = slot.state != fleet::SlotState::kRetired && slot.service == Service::kIn;
+    places += counts ? 1U : 0U;
+    engines += counts && slot.member.has_value() ? 1U : 0U;
   }
   if (places == 0 || policies_.empty()) {
-    return FailedPrecondition(StrCat("the job has ", places, " engines and ", policies_.size(), " policy ranks"),
-                              "configure at least one of each");
+    return FailedPrecondition(
+        StrCat("the job has ", places, " engines in service and ", policies_.size(), " policy ranks"),
+        "configure at least one of each, or `refit engine add`");
   }
   std::string missing;
   const auto add = [&missing](const std::string& name) { missing += missing.empty() ? name : StrCat(", ", name); };
@@ -145,7 +151,7 @@ Status Controller::CheckRegistered() const {
   const std::size_t needed = options_.profile.min_serving == 0 ? places : options_.profile.min_serving;
   if (engines < std::max<std::size_t>(needed, 1)) {
     for (const auto& [index, slot] : slots_) {
-      if (!slot.member.has_value() && slot.state != fleet::SlotState::kRetired) {
+      if (!slot.member.has_value() && slot.state != fleet::SlotState::kRetired && slot.service == Service::kIn) {
         add(StrCat("engine ", index, slot.last_error.empty() ? "" : StrCat(" (", slot.last_error, ")")));
       }
     }
@@ -196,7 +202,7 @@ void Controller::StartRefit(Instant now) {
   options.deadline = request_->deadline;
   for (auto& [index, slot] : slots_) {
     slot.catch_ups = 0;
-    if (slot.member.has_value()) {
+    if (slot.member.has_value() && REFIT_MUTANT("RX-MEM-04/refit-the-drained", slot.service == Service::kIn, true)) {
       options.engines.push_back(*slot.member);
     } else if (slot.in_traffic) {
       options.outside.emplace_back(index, slot.incarnation);
@@ -211,7 +217,8 @@ bool Controller::MayCatchUp(const Slot& slot) const {
   using fleet::SlotState;
   const bool behind = slot.state == SlotState::kStale || slot.state == SlotState::kBound ||
                       slot.state == SlotState::kComplete || slot.state == SlotState::kPaused;
-  return slot.member.has_value() && behind && !slot.adopting && slot.errands.empty() && slot.catch_ups < kCatchUps;
+  return slot.member.has_value() && behind && slot.service == Service::kIn && !slot.leaving.has_value() &&
+         !slot.adopting && slot.errands.empty() && slot.catch_ups < kCatchUps;
 }
 
 // Brings one engine that is behind to what is committed, from a policy worker that can still read it (C13).

@@ -63,6 +63,7 @@ std::string Describe(const OutcomeRecord& r) {
 }
 std::string Describe(const LatchRecord& r) { return r.reason.ToString(); }
 std::string Describe(const RetireRecord& r) { return StrCat("slot=", r.slot); }
+std::string Describe(const ServiceRecord& r) { return StrCat("slot=", r.slot, " ", ToString(r.service)); }
 
 // ---- what a record may follow
 
@@ -207,11 +208,28 @@ Status Add(const RetireRecord& r, JournalState& state) {
   return OkStatus();
 }
 
+Status Add(const ServiceRecord& r, JournalState& state) {
+  if (state.retired.contains(r.slot)) {
+    return Corrupt(StrCat("slot ", r.slot, " is ", ToString(r.service), " after it was retired"));
+  }
+  state.services.insert_or_assign(r.slot, r.service);
+  return OkStatus();
+}
+
 }  // namespace
 
+std::string_view ToString(Service service) {
+  switch (service) {
+    case Service::kIn: return "in service";
+    case Service::kOut: return "drained";
+    case Service::kLeaving: return "to be removed";
+  }
+  return "?";
+}
+
 std::string_view NameOf(const Record& record) {
-  static constexpr std::string_view kNames[] = {"RUN",     "TERM",   "SLOT",    "BIND",  "INTENT",
-                                                "ABORTED", "COMMIT", "OUTCOME", "LATCH", "RETIRE"};
+  static constexpr std::string_view kNames[] = {"RUN",    "TERM",    "SLOT",  "BIND",   "INTENT", "ABORTED",
+                                                "COMMIT", "OUTCOME", "LATCH", "RETIRE", "SERVICE"};
   static_assert(std::size(kNames) == std::variant_size_v<Record>);
   return kNames[record.index()];
 }
@@ -223,7 +241,7 @@ std::string ToString(const Record& record) {
 bool MustBeDurable(const Record& record) {
   return std::holds_alternative<TermRecord>(record) || std::holds_alternative<IntentRecord>(record) ||
          std::holds_alternative<CommitRecord>(record) || std::holds_alternative<OutcomeRecord>(record) ||
-         std::holds_alternative<LatchRecord>(record);
+         std::holds_alternative<LatchRecord>(record) || std::holds_alternative<ServiceRecord>(record);
 }
 
 Status Apply(const Record& record, JournalState& state) {

@@ -91,13 +91,25 @@ struct RetireRecord {
   SlotIndex slot;
   friend bool operator==(const RetireRecord&, const RetireRecord&) = default;
 };
+// What people want of a slot (contract II.13). Those of the configuration are in service without a record.
+enum class Service : std::uint8_t {
+  kIn,       // takes part in refits, and serves
+  kOut,      // drained: its process may go on
+  kLeaving,  // to be drained, shut down and retired
+};
+std::string_view ToString(Service service);
+struct ServiceRecord {
+  SlotIndex slot;
+  Service service = Service::kIn;
+  friend bool operator==(const ServiceRecord&, const ServiceRecord&) = default;
+};
 using Record = std::variant<RunRecord, TermRecord, SlotRecord, BindRecord, IntentRecord, AbortedRecord, CommitRecord,
-                            OutcomeRecord, LatchRecord, RetireRecord>;
+                            OutcomeRecord, LatchRecord, RetireRecord, ServiceRecord>;
 std::string_view NameOf(const Record& record);  // "RUN", "TERM", …
 std::string ToString(const Record& record);     // one line, for people and traces
 
 // Whether losing it could make two controllers tell two stories: the append is flushed before anything goes on.
-bool MustBeDurable(const Record& record);  // TERM, INTENT, COMMIT, OUTCOME, LATCH
+bool MustBeDurable(const Record& record);  // TERM, INTENT, COMMIT, OUTCOME, LATCH, SERVICE
 
 std::string Encode(const Record& record);
 // DATA_LOSS for anything that Encode did not write: payloads come from a file (RX-JRNL-02).
@@ -121,6 +133,7 @@ struct JournalState {
   };
   std::map<SlotIndex, Slot> slots;
   std::set<SlotIndex> retired;
+  std::map<SlotIndex, Service> services;
   std::optional<Status> latch;
 };
 

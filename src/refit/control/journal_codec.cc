@@ -200,6 +200,10 @@ void Visit(Io& io, auto& value) {
     Each(io, value.reason);
   } else if constexpr (std::same_as<T, RetireRecord>) {
     Each(io, value.slot);
+  } else if constexpr (std::same_as<T, Service>) {
+    VisitEnum(io, value, Service::kLeaving);
+  } else if constexpr (std::same_as<T, ServiceRecord>) {
+    Each(io, value.slot, value.service);
   } else if constexpr (requires { value.first; }) {
     Each(io, value.first, value.second);
   } else {

@@ -44,7 +44,8 @@ std::vector<Record> OneOfEach() {
           CommitRecord{"a", WeightVersion(1), kDigest, "dir", {{kSlot, kLife, kFirst}}, {{SlotIndex(3), "no answer"}}},
           OutcomeRecord{"a", WeightVersion(1), true, OkStatus()},
           LatchRecord{Internal("two digests", "look at the source")},
-          RetireRecord{SlotIndex(3)}};
+          RetireRecord{SlotIndex(3)},
+          ServiceRecord{SlotIndex(4), Service::kLeaving}};
 }
 
 // A journal under way: version 1 is published.
@@ -105,8 +106,8 @@ TEST(JournalCodec, UnknownFormatsTypesAndValuesAreRefusedByName) {
   format[0] = 2;
   EXPECT_THAT(Decode(format).status().message(), HasSubstr("format 2"));
   std::string type = Encode(TermRecord{Term(1)});
-  type[1] = 10;
-  EXPECT_THAT(Decode(type).status().message(), HasSubstr("unknown type 10"));
+  type[1] = 11;
+  EXPECT_THAT(Decode(type).status().message(), HasSubstr("unknown type 11"));
   std::string state = Encode(SlotRecord{kSlot, kLife, SlotState::kRetired, ""});
   state[22] = 12;
   EXPECT_THAT(Decode(state).status().message(), AllOf(HasSubstr("SLOT"), HasSubstr("value 12")));
@@ -144,7 +145,7 @@ TEST(Journal, WhatCouldMakeTwoControllersTellTwoStoriesIsFlushed) {
   for (const Record& record : OneOfEach()) {
     durable += MustBeDurable(record) ? std::string(NameOf(record)) + " " : "";
   }
-  EXPECT_EQ(durable, "TERM INTENT COMMIT OUTCOME LATCH ");
+  EXPECT_EQ(durable, "TERM INTENT COMMIT OUTCOME LATCH SERVICE ");
 }
 
 // RX-JRNL-04: what a successor starts from.

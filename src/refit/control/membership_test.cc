@@ -15,6 +15,7 @@
 namespace refit::testing {
 namespace {
 
+using control::SlotAction;
 using fleet::SlotState;
 using std::chrono::seconds;
 using sync::Operation;
@@ -183,11 +184,11 @@ TEST(Membership, GrowsAndShrinksBetweenRefits) {
     }
   };
   const auto add = [&](std::uint32_t slot) {
-    rig.Deliver(control::SlotAdded{SlotIndex(slot)});
+    rig.Deliver(control::SlotRequested{"", SlotAction::kAdd, SlotIndex(slot)});
     rig.Launch(slot);
   };
   const auto remove = [&](std::uint32_t slot) {
-    rig.Deliver(control::SlotRemoved{SlotIndex(slot)});
+    rig.Deliver(control::SlotRequested{"", SlotAction::kRemove, SlotIndex(slot), seconds(5)});
     rig.RunUntilQuiet();
     EXPECT_EQ(rig.state(slot), SlotState::kRetired);
   };
@@ -200,9 +201,12 @@ TEST(Membership, GrowsAndShrinksBetweenRefits) {
   add(3);
   add(4);
   rig.RunUntilQuiet();
-  rig.Deliver(control::SlotAdded{SlotIndex(1)});  // a number is never used again
+  rig.Deliver(control::SlotRequested{"again", SlotAction::kAdd, SlotIndex(1)});
   rig.Launch(1);
   rig.RunUntilQuiet();
+  EXPECT_EQ(rig.traced("again: FAILED_PRECONDITION: engine slot 1 is retired, and its number is never used again in a "
+                       "run (add another number)"),
+            1);
   EXPECT_EQ(rig.state(1), SlotState::kRetired);
   remove(4);
   refit({0, 2, 3}, 1);
@@ -218,7 +222,7 @@ TEST(Membership, AJoinerInMidRefitWaits) {
   bool joined = false;
   rig.on_agent_command = [&](SlotIndex, const sync::AgentCommand& command) {
     if (command.kind == Kind::kPause && !std::exchange(joined, true)) {
-      rig.Deliver(control::SlotAdded{SlotIndex(1)});
+      rig.Deliver(control::SlotRequested{"", SlotAction::kAdd, SlotIndex(1)});
       rig.Launch(1);
     }
     return true;
@@ -322,9 +326,11 @@ TEST(Membership, ASyncCancelsACatchUpAndTakesTheJoinerIn) {
 TEST(Membership, ASlotThatIsRemovedIsDrained) {
   FleetRig rig(Routed());
   Serve(rig);
-  rig.Deliver(control::SlotRemoved{SlotIndex(0)});
+  rig.Deliver(control::SlotRequested{"", SlotAction::kRemove, SlotIndex(0), seconds(5)});
   rig.RunFor(seconds(10));
-  EXPECT_LT(rig.traced_at("router delete 0"), rig.traced_at("0 shut down"));
+  EXPECT_LT(rig.traced_at("router delete 0"), rig.traced_at("0 drain"));
+  EXPECT_LT(rig.traced_at("0 drain"), rig.traced_at("0 hold"));
+  EXPECT_LT(rig.traced_at("0 hold"), rig.traced_at("0 shut down"));
   EXPECT_LT(rig.traced_at("0 shut down"), rig.traced_at("0 hard kill"));
   EXPECT_EQ(rig.state(0), SlotState::kRetired);
   EXPECT_EQ(rig.traced("0 launch"), 0);

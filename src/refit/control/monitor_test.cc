@@ -316,7 +316,7 @@ TEST(Quarantine, AnAttachedEngineIsHeldAndNotKilled) {
   ASSERT_TRUE(rig.Sync().status.ok());
   rig.RunFor(seconds(5));
   ASSERT_TRUE(rig.routed(0));
-  rig.Deliver(control::SlotRemoved{SlotIndex(0)});
+  rig.Deliver(control::SlotRequested{"", control::SlotAction::kRemove, SlotIndex(0), seconds(5)});
   rig.RunFor(seconds(5));
   EXPECT_EQ(rig.state(0), SlotState::kRetired);
   EXPECT_FALSE(rig.routed(0));

@@ -226,8 +226,8 @@ TEST(Time, AJournalThatFallsTooFarBehindStopsTheController) {
   FleetRig rig({.append_deadline = std::chrono::hours(10)});
   rig.on_append = [](const control::Record&) { return std::optional<Status>(); };
   for (std::uint32_t slot = 100; slot < 100 + 4097 && rig.exit_code() == 0; ++slot) {
-    rig.Deliver(control::SlotAdded{SlotIndex(slot)});
-    rig.Deliver(control::SlotRemoved{SlotIndex(slot)});
+    rig.Deliver(control::SlotRequested{"", control::SlotAction::kAdd, SlotIndex(slot)});
+    rig.Deliver(control::SlotRequested{"", control::SlotAction::kRemove, SlotIndex(slot)});
     rig.RunUntilQuiet();
   }
   EXPECT_EQ(rig.exit_code(), control::kExitJournalInDoubt);

@@ -69,6 +69,8 @@ class Engine {
   // Hashes of every parameter on every rank.
   virtual Result<std::vector<RankHashes>> Checksums(Duration deadline) = 0;
   virtual Status Probe(Duration deadline) = 0;  // /health_generate
+  // Requests that its schedulers run or have queued; those that are still on their way there do not count.
+  virtual Result<std::uint64_t> RequestsInFlight(Duration deadline) = 0;
   virtual Result<Generation> Generate(const GenerateRequest& request, Duration deadline) = 0;
 };
 

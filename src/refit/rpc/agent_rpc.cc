@@ -122,6 +122,7 @@ std::string_view ToString(ErrandKind kind) {
     case ErrandKind::kShutDown: return "shut down";
     case ErrandKind::kKill: return "kill";
     case ErrandKind::kProbe: return "probe";
+    case ErrandKind::kDrain: return "drain";
   }
   return "?";
 }

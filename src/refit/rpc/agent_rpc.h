@@ -20,8 +20,8 @@
 
 namespace refit::rpc {
 
-// What the controller wants done with the engine itself, where engines are its to launch and to end.
-enum class ErrandKind : std::uint8_t { kLaunch, kShutDown, kKill, kProbe };
+// What the controller wants done with the engine itself. kDrain: wait until it answers no request.
+enum class ErrandKind : std::uint8_t { kLaunch, kShutDown, kKill, kProbe, kDrain };
 std::string_view ToString(ErrandKind kind);
 struct EngineErrand {
   RunId run;

@@ -248,12 +248,16 @@ void Encode(const EngineErrand& errand, v1::EngineErrand* out) {
   out->set_budget_ns(errand.budget.count());
 }
 Result<EngineErrand> Decode(const v1::EngineErrand& in) {
-  REFIT_ASSIGN_OR_RETURN(const ErrandKind kind, DecodeKind(in.kind(), ErrandKind::kProbe, "engine errand"));
+  REFIT_ASSIGN_OR_RETURN(const ErrandKind kind, DecodeKind(in.kind(), ErrandKind::kDrain, "engine errand"));
   return EngineErrand{.run = DecodeId<RunId>(in.run()),
                       .term = Term(in.term()),
                       .kind = kind,
                       .incarnation = DecodeId<Incarnation>(in.incarnation()),
                       .budget = Duration(in.budget_ns())};
+}
+
+Result<control::SlotAction> DecodeSlotAction(std::uint32_t action) {
+  return DecodeKind(action, control::SlotAction::kRestart, "slot action");
 }
 
 void Encode(const ErrandReply& reply, v1::ErrandReply* out) {

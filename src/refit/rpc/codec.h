@@ -10,6 +10,7 @@
 
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
+#include "refit/control/slot_action.h"
 #include "refit/rpc/agent_rpc.h"
 #include "refit/rpc/load_stream.h"
 #include "refit/rpc/report.h"
@@ -52,6 +53,7 @@ Result<sync::AgentCommand> Decode(const v1::AgentCommand& in);
 Result<sync::AgentReply> Decode(const v1::AgentReply& in);
 Result<EngineErrand> Decode(const v1::EngineErrand& in);
 Result<ErrandReply> Decode(const v1::ErrandReply& in);
+Result<control::SlotAction> DecodeSlotAction(std::uint32_t action);
 Result<sync::PolicyCommand> Decode(const v1::PolicyCommand& in);
 Result<sync::PolicyReply> Decode(const v1::PolicyReply& in);
 Result<OpenStream> Decode(const v1::OpenStream& in);

@@ -48,6 +48,8 @@ void EncodeSlot(const SlotReport& slot, v1::SlotStatus* out) {
   out->set_version(slot.version.value());
   out->set_last_error(slot.last_error);
   out->set_state(slot.state);
+  out->set_service(slot.service);
+  out->set_in_service(slot.in_service);
 }
 SlotReport DecodeSlot(const v1::SlotStatus& in) {
   return {.slot = SlotIndex(in.slot()),
@@ -60,7 +62,9 @@ SlotReport DecodeSlot(const v1::SlotStatus& in) {
           .serving = in.serving(),
           .version = WeightVersion(in.version()),
           .last_error = in.last_error(),
-          .state = in.state()};
+          .state = in.state(),
+          .service = in.service(),
+          .in_service = in.in_service()};
 }
 
 }  // namespace

@@ -89,6 +89,16 @@ class ControllerService final : public v1::Controller::Service {
     Encode(handler_.Verify({request->slot(), request->model(), Duration(request->budget_ns())}), reply);
     return grpc::Status::OK;
   }
+  grpc::Status ActOnSlot(grpc::ServerContext*, const v1::SlotRequest* request, v1::SlotReply* reply) override {
+    const auto action = DecodeSlotAction(request->action());
+    if (!action.has_value()) {
+      return ToGrpc(action.status());
+    }
+    Encode(handler_.ActOnSlot(
+               {*action, SlotIndex(request->slot()), Duration(request->grace_ns()), Duration(request->budget_ns())}),
+           reply->mutable_status());
+    return grpc::Status::OK;
+  }
   grpc::Status Shutdown(grpc::ServerContext*, const v1::ShutdownRequest* request, v1::ShutdownReply* reply) override {
     Encode(handler_.Shutdown(Duration(request->budget_ns())), reply->mutable_status());
     return grpc::Status::OK;
@@ -190,6 +200,18 @@ class GrpcControllerClient final : public ControllerClient {
     request.set_budget_ns(budget.count());
     v1::ShutdownReply reply;
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->Shutdown(&context, request, &reply), whom_));
+    return Decode(reply.status());
+  }
+  Status ActOnSlot(const SlotRequest& request) override {
+    grpc::ClientContext context;
+    SetDeadline(context, request.budget + kAnswerMargin);
+    v1::SlotRequest wire;
+    wire.set_action(static_cast<std::uint32_t>(request.action) + 1);
+    wire.set_slot(request.slot.value());
+    wire.set_grace_ns(request.grace.count());
+    wire.set_budget_ns(request.budget.count());
+    v1::SlotReply reply;
+    REFIT_RETURN_IF_ERROR(FromGrpc(stub_->ActOnSlot(&context, wire, &reply), whom_));
     return Decode(reply.status());
   }
 

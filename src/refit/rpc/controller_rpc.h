@@ -14,6 +14,7 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
+#include "refit/control/slot_action.h"
 #include "refit/rpc/agent_rpc.h"
 #include "refit/rpc/report.h"
 
@@ -62,6 +63,13 @@ struct VerifyRequest {
   Duration budget{};
 };
 
+struct SlotRequest {
+  control::SlotAction action = control::SlotAction::kAdd;
+  SlotIndex slot;
+  Duration grace{};  // of requests in flight there; then they are aborted
+  Duration budget{};
+};
+
 using ProgressSink = std::function<void(const SyncProgress&)>;
 
 // Thread: rpc threads.
@@ -75,6 +83,7 @@ class ControllerHandler {
   virtual FleetReport GetStatus() = 0;
   virtual VerifyReport Verify(const VerifyRequest& request) = 0;
   virtual Status Shutdown(Duration budget) = 0;  // closes every link of the fleet
+  virtual Status ActOnSlot(const SlotRequest& request) = 0;
 };
 
 Result<std::unique_ptr<Server>> ServeController(const std::string& listen, ControllerHandler& handler);
@@ -93,6 +102,7 @@ class ControllerClient {
   virtual Result<FleetReport> GetStatus(Duration deadline) = 0;
   virtual Result<VerifyReport> Verify(const VerifyRequest& request) = 0;
   virtual Status Shutdown(Duration budget) = 0;
+  virtual Status ActOnSlot(const SlotRequest& request) = 0;  // until it is done
 };
 
 }  // namespace refit::rpc

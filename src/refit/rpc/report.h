@@ -69,7 +69,9 @@ struct SlotReport {
   bool serving = false;
   WeightVersion version;
   std::string last_error;
-  std::string state;  // fleet::SlotState in words
+  std::string state;    // fleet::SlotState in words
+  std::string service;  // "in service", "draining", "drained", "removing", "restarting"
+  bool in_service = true;
 };
 
 struct PolicyReport {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "refit/base/str.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/mailbox.h"
 #include "refit/rpc/agent_rpc.h"
@@ -356,6 +357,10 @@ class FakeController final : public ControllerHandler {
   }
   VerifyReport Verify(const VerifyRequest&) override { return {}; }
   Status Shutdown(Duration) override { return ResourceExhausted("busy", "wait"); }
+  Status ActOnSlot(const SlotRequest& request) override {
+    return FailedPrecondition(StrCat(static_cast<int>(request.action), " of ", request.slot, " within ",
+                                     request.grace / seconds(1), " s of ", request.budget / seconds(1), " s"));
+  }
 
   AgentRegistration agent_;
   AgentEnd end_;
@@ -379,6 +384,15 @@ TEST(ControllerRpc, TheStatusNamesTheRouter) {
   EXPECT_EQ(report->router.status, Unavailable("gone", "start it"));
   EXPECT_EQ(report->router.entries, 2U);
   EXPECT_EQ(report->router.pid, 4711);
+}
+
+TEST(ControllerRpc, WhatPeopleWantOfASlotArrivesAsItWasAsked) {
+  FakeController controller;
+  const auto server = ServeController("127.0.0.1:0", controller);
+  ASSERT_TRUE(server.has_value());
+  const Status status = ControllerClient::Connect((*server)->address())
+                            ->ActOnSlot({control::SlotAction::kRestart, SlotIndex(7), seconds(3), seconds(10)});
+  EXPECT_EQ(status.ToString(), "FAILED_PRECONDITION: 3 of 7 within 3 s of 10 s");
 }
 
 TEST(ControllerRpc, AnAgentSaysHowItsEngineHashes) {  // settled D8

@@ -208,6 +208,12 @@ class Host final : public AgentHost, public rpc::AgentHandler {
   Status TryNextLife() {
     std::shared_ptr<EngineProcess> process;
     if (options_.kind != EngineKind::kAttach) {
+      if (launches_ > 0) {
+        // Nothing is launched for a slot that is gone meanwhile.
+        const Status wanted = Register(Nobody());
+        removed_ = wanted.code() == StatusCode::kNotFound;
+        REFIT_RETURN_IF_ERROR(wanted);
+      }
       process = std::make_shared<EngineProcess>(options_, ++launches_, engine::process::PortListPath(membership().run));
     }
     REFIT_RETURN_IF_ERROR(owner_.BeginLaunch(process));
@@ -297,6 +303,11 @@ class Host final : public AgentHost, public rpc::AgentHandler {
         return true;
       }
       observe::LogError(up.ToString());
+      if (removed_) {
+        owner_.Retire(up);
+        static_cast<void>(owner_.AwaitStop(exec::Now() + kForever));
+        return false;
+      }
     }
   }
 
@@ -307,6 +318,7 @@ class Host final : public AgentHost, public rpc::AgentHandler {
   exec::Watched<std::optional<rpc::AgentRegistration>> registration_;  // as the agent is now
   RunId run_;                                                          // the contact's
   std::uint32_t launches_ = 0;
+  bool removed_ = false;  // the controller knows no such slot any more
   Duration pause_ = kRelaunchPauseFirst;
   std::optional<rpc::AgentEnd> unheard_;  // the controller has not been told yet
   std::string url_;

@@ -50,6 +50,7 @@ class FakeController final : public rpc::ControllerHandler {
   rpc::FleetReport GetStatus() override { return {}; }
   rpc::VerifyReport Verify(const rpc::VerifyRequest&) override { return {}; }
   Status Shutdown(Duration) override { return {}; }
+  Status ActOnSlot(const rpc::SlotRequest&) override { return {}; }
 
   std::atomic<int> registrations = 0;
   exec::Watched<std::vector<std::string>> requests;

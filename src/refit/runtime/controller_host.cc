@@ -13,7 +13,6 @@
 
 #include "refit/base/str.h"
 #include "refit/control/controller.h"
-#include "refit/device/hash.h"
 #include "refit/engine/process/port_list.h"
 #include "refit/exec/clock.h"
 #include "refit/exec/mailbox.h"
@@ -22,6 +21,7 @@
 #include "refit/observe/log.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/rpc/policy_rpc.h"
+#include "refit/runtime/answer_desk.h"
 #include "refit/runtime/engine_errands.h"
 #include "refit/runtime/journal_writer.h"
 #include "refit/runtime/reply_desk.h"
@@ -81,10 +81,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
 
   // ---- rpc threads
   Result<rpc::Membership> RegisterAgent(const rpc::AgentRegistration& registration) override {
-    if (std::find(options_.slots.begin(), options_.slots.end(), registration.slot) == options_.slots.end()) {
-      return NotFound(StrCat("engine slot ", registration.slot, " is not in the configuration"),
-                      "start the agent with a slot that `engines` lists");
-    }
+    REFIT_RETURN_IF_ERROR(CheckSlot(registration.slot));
     const auto known = [&](Peers& peers) {
       const Agent& agent = peers.agents[registration.slot];
       return agent.reached && agent.registration.incarnation == registration.incarnation &&
@@ -155,8 +152,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   }
 
   rpc::SyncReport Sync(const rpc::SyncRequest& request, const rpc::ProgressSink& progress) override {
-    const Ticket ticket = std::make_shared<exec::Mailbox<rpc::SyncReport>>(1);
-    tickets_.With([&](Tickets& tickets) { tickets.emplace(request.request_id, ticket); });
+    const auto ticket = syncs_.Open(request.request_id);
     AwaitReturn(request.budget);
     Status status = mailbox_.Push(control::SyncRequested{request.request_id, request.source, request.budget});
     const Instant deadline = exec::Now() + request.budget + kReplyMargin;
@@ -178,9 +174,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
         progress(Progress());
       }
     }
-    tickets_.With([&ticket](Tickets& tickets) {
-      std::erase_if(tickets, [&ticket](const auto& waiting) { return waiting.second == ticket; });
-    });
+    syncs_.Close(ticket);
     rpc::SyncReport report;
     report.request_id = request.request_id;
     report.source = request.source;
@@ -219,7 +213,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     std::vector<VerifyTarget> targets;
     peers_.With([&](Peers& peers) {
       for (const rpc::SlotReport& slot : fleet.slots) {
-        if (request.slot >= 0 && slot.slot.value() != request.slot) {
+        if (request.slot >= 0 ? slot.slot.value() != request.slot : !slot.in_service) {
           continue;
         }
         const auto agent = peers.agents.find(slot.slot);
@@ -232,7 +226,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     });
     if (targets.empty()) {
       rpc::VerifyReport report;
-      report.status = NotFound(StrCat("engine ", request.slot, " is not in the configuration"), "see `refit status`");
+      report.status = request.slot < 0
+                          ? FailedPrecondition("no engine is in service", "see `refit status`")
+                          : NotFound(StrCat("the fleet has no engine slot ", request.slot), "see `refit status`");
       return report;
     }
     rpc::VerifyReport report =
@@ -245,15 +241,13 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
 
   Status Shutdown(Duration budget) override {
     const std::string id = ToHex(exec::RandomId());
-    const ShutdownTicket ticket = std::make_shared<exec::Mailbox<Status>>(1);
-    shutdowns_.With([&](ShutdownTickets& tickets) { tickets.emplace(id, ticket); });
-    Status status = mailbox_.Push(control::ShutdownRequested{id});
-    if (status.ok()) {
-      status = ticket->Pop(exec::Now() + budget)
-                   .value_or(DeadlineExceeded("not every agent has closed its links in time", "see `refit status`"));
-    }
-    shutdowns_.With([&id](ShutdownTickets& tickets) { tickets.erase(id); });
-    return status;
+    return Ask(id, control::ShutdownRequested{id}, budget, "not every agent has closed its links in time");
+  }
+
+  Status ActOnSlot(const rpc::SlotRequest& request) override {
+    const std::string id = ToHex(exec::RandomId());
+    return Ask(id, control::SlotRequested{id, request.action, request.slot, request.grace}, request.budget,
+               StrCat("engine slot ", request.slot, " goes on with it, and is not there yet"));
   }
 
  private:
@@ -271,10 +265,35 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     std::map<SlotIndex, Agent> agents;
     std::map<PolicyRank, Policy> policies;
   };
-  using Ticket = std::shared_ptr<exec::Mailbox<rpc::SyncReport>>;  // shared by a waiting rpc thread and the loop
-  using Tickets = std::multimap<std::string, Ticket>;              // by request id
-  using ShutdownTicket = std::shared_ptr<exec::Mailbox<Status>>;   // shared in the same way
-  using ShutdownTickets = std::map<std::string, ShutdownTicket>;
+
+  // The machine knows which slots there are: some are added to those of the configuration, others are retired.
+  Status CheckSlot(SlotIndex slot) {
+    const std::string state = snapshot_.With([slot](const rpc::FleetReport& current) {
+      const auto found = std::find_if(current.slots.begin(), current.slots.end(),
+                                      [slot](const rpc::SlotReport& one) { return one.slot == slot; });
+      return found == current.slots.end() ? std::string() : found->state;
+    });
+    if (state.empty()) {
+      return NotFound(
+          StrCat("engine slot ", slot, " is not in the configuration, nor was it added"),
+          StrCat("start the agent with a slot that `engines` lists, or `refit engine add ", slot, "` first"));
+    }
+    return state != fleet::ToString(fleet::SlotState::kRetired)
+               ? OkStatus()
+               : NotFound(StrCat("engine slot ", slot, " is retired, and its number is never used again in a run"),
+                          "`refit engine add` another number");
+  }
+
+  // Of the machine, one word.
+  Status Ask(const std::string& id, control::ControllerEvent event, Duration budget, std::string_view late) {
+    const auto ticket = words_.Open(id);
+    Status status = mailbox_.Push(std::move(event));
+    if (status.ok()) {
+      status = ticket->Pop(exec::Now() + budget).value_or(DeadlineExceeded(std::string(late), "see `refit status`"));
+    }
+    words_.Close(ticket);
+    return status;
+  }
 
   rpc::Membership membership() const {
     return {run_, term_, std::string(options_.profile.name), options_.use_fault_tolerance};
@@ -467,15 +486,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   void Carry(const control::ShutDownEngine& effect) { errands_.Carry(effect); }
   void Carry(const control::KillEngine& effect) { errands_.Carry(effect); }
   void Carry(const control::ProbeEngine& effect) { errands_.Carry(effect); }
-  void Carry(const control::ShutdownAnswered& effect) {
-    const ShutdownTicket ticket = shutdowns_.With([&effect](ShutdownTickets& tickets) {
-      const auto found = tickets.extract(effect.request_id);
-      return found.empty() ? nullptr : found.mapped();
-    });
-    if (ticket != nullptr) {
-      static_cast<void>(ticket->Push(effect.status));
-    }
-  }
+  void Carry(const control::DrainEngine& effect) { errands_.Carry(effect); }
+  void Carry(const control::ShutdownAnswered& effect) { words_.Tell(effect.request_id, effect.status); }
+  void Carry(const control::SlotAnswered& effect) { words_.Tell(effect.request_id, effect.status); }
   void Carry(const control::RouterCall& effect) { router_->Carry(effect); }
 
   void Carry(const control::SyncAnswered& effect) {
@@ -483,13 +496,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     if (!report.status.ok()) {
       observe::LogWarning(StrCat("sync ", effect.request_id, ": ", report.status.ToString()));
     }
-    tickets_.With([&](Tickets& tickets) {
-      const auto [begin, end] = tickets.equal_range(effect.request_id);
-      for (auto it = begin; it != end; ++it) {
-        static_cast<void>(it->second->Push(report));
-      }
-      tickets.erase(begin, end);
-    });
+    syncs_.Tell(effect.request_id, report);
   }
 
   rpc::SyncReport MakeReport(const control::SyncAnswered& effect) {
@@ -562,7 +569,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
                               .serving = slot.serving,
                               .version = slot.version,
                               .last_error = slot.last_error,
-                              .state = std::string(fleet::ToString(slot.state))});
+                              .state = std::string(fleet::ToString(slot.state)),
+                              .service = slot.service,
+                              .in_service = slot.in_service});
     }
     snapshot_.With([&report](rpc::FleetReport& current) { current = std::move(report); });
   }
@@ -593,29 +602,6 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       }
       return agents;
     });
-  }
-
-  // Of the engines that were looked at: what differs, in one digest.
-  static control::HashesCompared ComparedIn(const rpc::VerifyReport& report, const std::vector<VerifyTarget>& targets) {
-    control::HashesCompared compared{report.version, {}};
-    for (std::size_t i = 0; i < report.engines.size(); ++i) {
-      const rpc::EngineVerification& engine = report.engines[i];
-      if (!engine.status.ok() || engine.rank_count == 0) {
-        continue;  // nothing is known of it
-      }
-      std::string text;
-      for (const weights::HashDifference& difference : engine.differences) {
-        text += StrCat(difference.rank, ' ', difference.parameter, ' ', difference.actual, '\n');
-      }
-      std::optional<Digest> digest;
-      if (!text.empty()) {
-        const auto hasher = device::MakeDigestHasher();
-        hasher->Update(AsBytes(text));
-        digest = hasher->Finish();
-      }
-      compared.engines.push_back({engine.slot, targets[i].slot.incarnation, digest});
-    }
-    return compared;
   }
 
   // A successor's members come back within a moment; nobody who asks in between is told that they are missing.
@@ -665,8 +651,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   Verifier verifier_;
   exec::Mailbox<control::ControllerEvent> mailbox_{kMailboxCapacity};
   exec::Watched<Peers> peers_;
-  exec::Watched<Tickets> tickets_;
-  exec::Watched<ShutdownTickets> shutdowns_;
+  AnswerDesk<rpc::SyncReport> syncs_;
+  AnswerDesk<Status> words_;  // of shutdowns, and of slots
   exec::Watched<rpc::FleetReport> snapshot_;
   EngineErrands errands_{
       run_,

@@ -158,4 +158,21 @@ void EngineErrands::Carry(const control::ProbeEngine& effect) {
              });
 }
 
+void EngineErrands::Carry(const control::DrainEngine& effect) {
+  control::DrainEnded ended{effect.slot, effect.incarnation, NoAgent(effect.slot)};
+  const auto agent = fleet_.find(effect.slot);
+  if (agent == nullptr) {
+    return fleet_.post(ended);
+  }
+  agent->Run(Make(rpc::ErrandKind::kDrain, effect.incarnation, effect.budget), effect.budget + kReplyMargin,
+             [this, ended](const Result<rpc::ErrandReply>& reply) {
+               control::DrainEnded said = ended;
+               said.status = reply.has_value() ? reply->status : reply.status();
+               if (reply.has_value()) {
+                 Learn(*reply);
+               }
+               fleet_.post(said);
+             });
+}
+
 }  // namespace refit::runtime

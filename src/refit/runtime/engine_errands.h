@@ -1,8 +1,8 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The controller's errands to agents about their engines: launch, shut down, kill, probe. Carries out those effects of
-// control::Controller, and says how each ended.
+// The controller's errands to agents about their engines: launch, shut down, kill, probe, drain. Carries out those
+// effects of control::Controller, and says how each ended.
 
 #pragma once
 
@@ -35,6 +35,7 @@ class EngineErrands {
   void Carry(const control::ShutDownEngine& effect);
   void Carry(const control::KillEngine& effect);
   void Carry(const control::ProbeEngine& effect);
+  void Carry(const control::DrainEngine& effect);
   // An agent registered its engine or, with a zero incarnation, only itself.
   void OnAgent(const sync::EngineMember& member);
 

@@ -257,6 +257,11 @@ Status EngineLife::Probe(Duration deadline) {
   return prober->Probe(deadline);
 }
 
+Result<std::uint64_t> EngineLife::RequestsInFlight(Duration deadline) {
+  REFIT_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> asker, engine::sglang::ConnectSglang(reached_));
+  return asker->RequestsInFlight(deadline);
+}
+
 Result<std::vector<engine::RankHashes>> EngineLife::Checksums() { return reader_->Checksums(kChecksumDeadline); }
 
 }  // namespace refit::runtime

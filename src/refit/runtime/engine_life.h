@@ -54,8 +54,9 @@ class EngineLife {
   void Stop() { mailbox_.Close(); }
   // Kills the process, if it is ours; whether its whole tree is gone. Thread: any
   bool End(Instant deadline) { return process_ != nullptr && process_->Kill(deadline); }
-  Result<std::vector<engine::RankHashes>> Checksums();  // Thread: any
-  Status Probe(Duration deadline);                      // Thread: any
+  Result<std::vector<engine::RankHashes>> Checksums();        // Thread: any
+  Status Probe(Duration deadline);                            // Thread: any
+  Result<std::uint64_t> RequestsInFlight(Duration deadline);  // Thread: any
 
  private:
   EngineLife(const AgentHostOptions& options, std::shared_ptr<EngineProcess> process, TransportSet& transports);

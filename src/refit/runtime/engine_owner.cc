@@ -4,6 +4,7 @@
 #include "refit/runtime/engine_owner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "refit/base/mutant.h"
@@ -13,6 +14,13 @@
 #include "refit/runtime/reply_desk.h"
 
 namespace refit::runtime {
+namespace {
+
+constexpr Duration kLoadInterval = std::chrono::milliseconds(100);
+constexpr Duration kLoadDeadline = std::chrono::seconds(2);
+constexpr int kIdleReadings = 2;  // one may miss a request that is just coming in
+
+}  // namespace
 
 // ---- the loop
 
@@ -174,8 +182,29 @@ rpc::ErrandReply EngineOwner::Run(const rpc::EngineErrand& errand) {
       reply.status = life == nullptr ? Unavailable(StrCat("engine ", slot_, " of that incarnation is gone"))
                                      : life->Probe(errand.budget);
       break;
+    case rpc::ErrandKind::kDrain:
+      reply.status = life == nullptr ? Unavailable(StrCat("engine ", slot_, " of that incarnation is gone"))
+                                     : Drain(*life, deadline);
+      break;
   }
   return reply;
+}
+
+// The engine itself says what it runs: a router that was told to send it nobody does not know (settled C9).
+Status EngineOwner::Drain(EngineLife& life, Instant deadline) const {
+  for (int idle = 0; idle < kIdleReadings;) {
+    const auto requests = life.RequestsInFlight(kLoadDeadline);
+    idle = requests.has_value() && *requests == 0 ? idle + 1 : 0;
+    if (exec::Now() >= deadline) {
+      return requests.has_value() ? DeadlineExceeded(StrCat("engine ", slot_, " runs ", *requests, " requests still"))
+                                  : requests.status();
+    }
+    if (state_.Wait([](const State& state) { return state.stopping; },
+                    std::min(deadline, exec::Now() + kLoadInterval))) {
+      return {StatusCode::kCancelled, "the agent is being stopped"};
+    }
+  }
+  return OkStatus();
 }
 
 Status EngineOwner::Launch(const Ticket& ticket, Duration budget) {

@@ -63,6 +63,7 @@ class EngineOwner {
 
   static Status CheckFence(const rpc::EngineErrand& errand, State& state);
   Status Launch(const Ticket& ticket, Duration budget);
+  Status Drain(EngineLife& life, Instant deadline) const;
   static void Answer(State& state, const Status& status);
 
   const SlotIndex slot_;

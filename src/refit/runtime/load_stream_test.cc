@@ -75,6 +75,7 @@ class RankDouble final : public engine::Engine {
   sync::Answer Call(sync::Operation, WeightVersion, Duration) override { return {sync::AnswerKind::kOk, "", {}}; }
   Result<std::vector<engine::RankHashes>> Checksums(Duration) override { return std::vector<engine::RankHashes>{}; }
   Status Probe(Duration) override { return OkStatus(); }
+  Result<std::uint64_t> RequestsInFlight(Duration) override { return std::uint64_t{0}; }
   Result<engine::Generation> Generate(const engine::GenerateRequest&, Duration) override {
     return engine::Generation{};
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "refit/base/str.h"
+#include "refit/device/hash.h"
 #include "refit/exec/clock.h"
 #include "refit/observe/log.h"
 
@@ -94,6 +95,28 @@ rpc::VerifyReport Verifier::Verify(WeightVersion committed, const std::string& m
     report.engines.push_back(std::move(engine));
   }
   return report;
+}
+
+control::HashesCompared ComparedIn(const rpc::VerifyReport& report, const std::vector<VerifyTarget>& targets) {
+  control::HashesCompared compared{report.version, {}};
+  for (std::size_t i = 0; i < report.engines.size(); ++i) {
+    const rpc::EngineVerification& engine = report.engines[i];
+    if (!engine.status.ok() || engine.rank_count == 0) {
+      continue;  // nothing is known of it
+    }
+    std::string text;
+    for (const weights::HashDifference& difference : engine.differences) {
+      text += StrCat(difference.rank, ' ', difference.parameter, ' ', difference.actual, '\n');
+    }
+    std::optional<Digest> digest;
+    if (!text.empty()) {
+      const auto hasher = device::MakeDigestHasher();
+      hasher->Update(AsBytes(text));
+      digest = hasher->Finish();
+    }
+    compared.engines.push_back({engine.slot, targets[i].slot.incarnation, digest});
+  }
+  return compared;
 }
 
 }  // namespace refit::runtime

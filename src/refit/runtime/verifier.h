@@ -17,6 +17,7 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
+#include "refit/control/controller.h"
 #include "refit/exec/watched.h"
 #include "refit/rpc/agent_rpc.h"
 #include "refit/rpc/policy_rpc.h"
@@ -30,6 +31,9 @@ struct VerifyTarget {
   ParameterHashKind hash_kind = ParameterHashKind::kSha256Prefix;
   std::shared_ptr<rpc::AgentClient> agent;  // null: nobody registered
 };
+
+// Of the engines that were looked at: what differs, in one digest each. For the controller's machine.
+control::HashesCompared ComparedIn(const rpc::VerifyReport& report, const std::vector<VerifyTarget>& targets);
 
 // Thread: any. Keeps (version, hashing) -> hashes of the versions published by this controller.
 class Verifier {

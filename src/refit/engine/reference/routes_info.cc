@@ -95,6 +95,16 @@ HttpReply HandleHealth(ReferenceEngine& engine, const HttpRequest&) {
   return Empty(status);
 }
 
+HttpReply HandleLoads(ReferenceEngine& engine, const HttpRequest&) {
+  Occupancy now;
+  engine.scheduler().Between([&now](Occupancy occupancy) { now = occupancy; });
+  return Json({{"version", engine.options().version},
+               {"loads", json::array({{{"dp_rank", 0},
+                                       {"num_running_reqs", now.running},
+                                       {"num_waiting_reqs", now.waiting},
+                                       {"num_total_reqs", now.running + now.waiting}}})}});
+}
+
 HttpReply HandlePing(ReferenceEngine&, const HttpRequest&) { return Empty(200); }
 
 HttpReply HandleReady(ReferenceEngine& engine, const HttpRequest&) { return Empty(engine.gate().paused() ? 503 : 200); }
@@ -130,6 +140,7 @@ constexpr std::array kRoutes = {
     Route{"/get_server_info", Methods::kGet, kNormal, kAll, FaultRoute::kServerInfo, HandleServerInfo},
     Route{"/model_info", Methods::kGet, kNormal, kAll, FaultRoute::kNone, HandleModelInfo},
     Route{"/get_model_info", Methods::kGet, kNormal, kAll, FaultRoute::kNone, HandleModelInfo},
+    Route{"/v1/loads", Methods::kGet, kNormal, kAll, FaultRoute::kNone, HandleLoads},
     Route{"/ping", Methods::kGetPost, kNormal, kAll, FaultRoute::kNone, HandlePing},
     Route{"/ready", Methods::kGet, kNormal, Families::kOnlyC, FaultRoute::kNone, HandleReady},
     Route{"/parallelism_config", Methods::kGet, AuthLevel::kAdminOptional, Families::kOnlyB, FaultRoute::kNone,

@@ -26,6 +26,7 @@ using sync::Operation;
 
 constexpr ByteCount kControlLimit = 64 * kKiB;
 constexpr ByteCount kReportLimit = 64 * kMiB;  // checksums of all parameters of all ranks; server information
+constexpr std::string_view kLoadsPath = "/v1/loads?include=core";
 constexpr const char* kApiKeyRemedy = "name the file with its API key: --api-key-file";
 constexpr const char* kAdminKeyRemedy =
     "name the file with its admin key: --admin-api-key-file, or --api-key-file where it has one key";
@@ -118,8 +119,8 @@ std::string UpdateBody(const UpdateCall& call) {
 
 // What users of the server call too; everything else is a control call, which the admin key guards where there is one.
 bool IsOpenToUsers(std::string_view path) {
-  constexpr std::string_view kPaths[] = {"/generate", "/server_info", "/get_server_info", "/model_info",
-                                         "/get_model_info"};
+  constexpr std::string_view kPaths[] = {kLoadsPath,         "/generate",   "/server_info",
+                                         "/get_server_info", "/model_info", "/get_model_info"};
   return std::ranges::find(kPaths, path) != std::end(kPaths);
 }
 
@@ -130,10 +131,10 @@ Result<std::uint32_t> NumberOf(const Json& object, const char* key, std::optiona
     if (absent) {
       return *absent;
     }
-    return FailedPrecondition(StrCat("the engine's /server_info has no ", key));
+    return FailedPrecondition(StrCat("the engine's answer has no ", key));
   }
   if (!found->is_number_integer() || found->get<std::int64_t>() < 0 || found->get<std::int64_t>() > 1'000'000) {
-    return FailedPrecondition(StrCat("the engine's /server_info has a bad ", key, ": ", CapMessage(found->dump())));
+    return FailedPrecondition(StrCat("the engine's answer has a bad ", key, ": ", CapMessage(found->dump())));
   }
   return found->get<std::uint32_t>();
 }
@@ -178,6 +179,7 @@ class SglangEngine final : public Engine {
   Answer Update(const UpdateCall& call, Duration deadline) override;
   Result<std::vector<RankHashes>> Checksums(Duration deadline) override;
   Status Probe(Duration deadline) override;
+  Result<std::uint64_t> RequestsInFlight(Duration deadline) override;
   Result<Generation> Generate(const GenerateRequest& request, Duration deadline) override;
 
  private:
@@ -369,6 +371,21 @@ Status SglangEngine::Probe(Duration deadline) {
     return Unavailable(StrCat(options_.url, "/health_generate answered ", response.status));
   }
   return OkStatus();
+}
+
+Result<std::uint64_t> SglangEngine::RequestsInFlight(Duration deadline) {
+  REFIT_ASSIGN_OR_RETURN(const Json reply, Ask(kLoadsPath, "", exec::Now() + deadline));
+  const auto loads = reply.find("loads");
+  if (loads == reply.end() || !loads->is_array() || loads->empty()) {
+    return Unavailable(StrCat(options_.url, kLoadsPath, ": the answer has no loads"));
+  }
+  std::uint64_t requests = 0;
+  for (const Json& load : *loads) {  // of each data-parallel rank
+    REFIT_ASSIGN_OR_RETURN(const std::uint32_t running, NumberOf(load, "num_running_reqs", std::nullopt));
+    REFIT_ASSIGN_OR_RETURN(const std::uint32_t waiting, NumberOf(load, "num_waiting_reqs", std::nullopt));
+    requests += std::uint64_t{running} + waiting;
+  }
+  return requests;
 }
 
 Result<Generation> SglangEngine::Generate(const GenerateRequest& request, Duration deadline) {
