@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +59,19 @@ TEST(OwnedName, CarriesPidAndStartTime) {
 }
 
 // An agent's further name for a live policy worker's object goes with the agent (settled D2).
+TEST(ProcessIdentity, IsKnownWithoutADescriptor) {
+  const ProcessIdentity dead = DeadProcess();
+  const ProcessIdentity self = ThisProcess();
+  rlimit usual = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit none = {0, usual.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_EQ(ThisProcess(), self);
+  EXPECT_TRUE(IsRunning(self)) << "else its shared memory would be swept";
+  EXPECT_FALSE(IsRunning(dead));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+}
+
 TEST(SweepDeadOwners, TakesADeadOwnersNameOfALiveObject) {
   const ProcessIdentity dead = DeadProcess();
   const auto object = SharedMemory::Create(OwnedName("shared"), 4096);

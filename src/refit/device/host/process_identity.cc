@@ -3,10 +3,12 @@
 //
 // Who owns a name in /dev/shm, and whether that process still runs.
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <iterator>
@@ -77,15 +79,22 @@ std::string NamespaceTag() {
 }  // namespace
 
 ProcessIdentity ThisProcess() {
-  const auto pid = static_cast<std::int32_t>(getpid());
-  const std::optional<ProcessState> state = StateOf(pid);
-  REFIT_CHECK(state.has_value(), "/proc is not mounted, or not of this pid namespace");
-  return {pid, state->start_time};
+  const auto look = [] {
+    const auto pid = static_cast<std::int32_t>(getpid());
+    const std::optional<ProcessState> state = StateOf(pid);
+    REFIT_CHECK(state.has_value(), "/proc is not mounted, or not of this pid namespace");
+    return ProcessIdentity{pid, state->start_time};
+  };
+  static const ProcessIdentity first = look();    // known also when no descriptor is left
+  return first.pid == getpid() ? first : look();  // a fork's child is somebody else
 }
 
 bool IsRunning(const ProcessIdentity& process) {
   const std::optional<ProcessState> state = StateOf(process.pid);
-  return state && state->start_time == process.start_time && state->state != 'Z' && state->state != 'X';
+  if (!state.has_value()) {
+    return kill(process.pid, 0) == 0 || errno == EPERM;  // no descriptor is left: nobody is dead because of that
+  }
+  return state->start_time == process.start_time && state->state != 'Z' && state->state != 'X';
 }
 
 std::string OwnedName(std::string_view what) {
