@@ -146,8 +146,8 @@ class FaultFleet(SurvivingFleet):
         except FileNotFoundError:
             return []
 
-    def await_hit(self, slot, what):
-        wait_for(lambda: self.hits(slot), f"engine {slot}: {what}", 15, pause=0.002)
+    def await_hit(self, slot, what, deadline=15.0):
+        wait_for(lambda: self.hits(slot), f"engine {slot}: {what}", deadline, pause=0.002)
         return int(self.hits(slot)[0][0])
 
     # ---- what is there
@@ -186,9 +186,10 @@ class FaultFleet(SurvivingFleet):
         self.asked += 1
         return ["--source", self.reversed_model] if self.asked % 2 else []
 
-    def start_sync(self, name, deadline="30s"):
+    def start_sync(self, name, deadline="30s", source=None):
+        source = self.next_source() if source is None else source
         return subprocess.Popen([f"{processes.BIN}/refit", "sync", *self.where(), "--request-id", name, "--json",
-                                 "--deadline", deadline, *self.next_source()],
+                                 "--deadline", deadline, *source],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def start(self, command):
@@ -224,16 +225,19 @@ class FaultFleet(SurvivingFleet):
     def name_of(self, role, slot):
         return {"agent": f"agent-{slot}", "policy": f"policy-{self.feeder(slot)}", "controller": "controller"}[role]
 
-    def start_again(self, role, slot):
-        """As a job's supervisor would."""
+    def role_of(self, role, slot):
+        return {"agent": self.agents[slot], "policy": self.policies[self.feeder(slot)],
+                "controller": self.controller}[role]
+
+    def start_again(self, role, slot, running=False):
+        """As a job's supervisor would; `running`: while the one before still runs."""
+        if not running:
+            self.role_of(role, slot).process.wait(processes.DEADLINE)
         if role == "agent":
-            self.agents[slot].process.wait(processes.DEADLINE)
             self.agents[slot] = self.agent(slot)
         elif role == "policy":
-            self.policies[self.feeder(slot)].process.wait(processes.DEADLINE)
             self.policies[self.feeder(slot)] = self.policy(self.feeder(slot))
-        elif role == "controller":
-            self.controller.process.wait(processes.DEADLINE)
+        else:
             self.start_controller()
 
     @contextlib.contextmanager

@@ -7,7 +7,8 @@ import os
 import fleet as fleets
 from processes import wait_for
 
-SLACK = 6  # descriptors of connections that come and go
+SLACK = 6      # descriptors of connections that come and go
+PATIENCE = 10  # seconds until what ends has ended
 
 
 def descriptors(pid):
@@ -64,7 +65,7 @@ class Holdings:
         # Names of processes that are no more, of ours: what we started is known by its number.
         self.of["the dead"] = {"shared memory": sum(len(names) for pid, names in memory.items()
                                                     if pid in fleet.past_pids and not os.path.exists(f"/proc/{pid}"))}
-        self.of["the folder"] = {"files": len([name for name in os.listdir(fleet.folder) if name.startswith("tmp")])}
+        self.of["the temporary folder"] = {"files": len(os.listdir(os.environ["TMPDIR"]))}
 
     def excess(self, before):
         """What there is more than before, in words."""
@@ -90,6 +91,6 @@ def await_no_leak(fleet, before):
             excess[:] = ["somebody came or went"]
         return not excess
     try:
-        wait_for(clean, "everything as before", 10, pause=0.1)
+        wait_for(clean, "everything as before", PATIENCE, pause=0.1)
     except AssertionError:
         raise AssertionError(f"left behind: {'; '.join(excess)}") from None

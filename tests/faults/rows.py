@@ -38,8 +38,10 @@ CODES = {
     "FAIL": Code("the sync fails, who was opened stays paused until the next sync", sync=(1,), then="paused"),
     "FAIL/ok": Code("as FAIL, or committed where everything had been sent and told", sync=(0, 1), then="either"),
     "SYSTEMIC": Code("the sync fails, nobody is blamed, the next sync repairs", sync=(1,), then="sync"),
-    "DEATHS": Code("the update kills: nobody else is given it, the sync fails, the dead are launched again",
-                   sync=(1,), replaced=True, then="sync"),
+    "DEATHS": Code("the update kills: whoever died is launched again, and given nothing before the next request",
+                   sync=(0, 1), replaced=True, then="asked"),
+    "EITHER": Code("fails or commits with the others by its deadline; what broke comes back", sync=(0, 1),
+                   replaced=None, then="sync"),
     "HOLD": Code("engines go on as they are until a controller is back"),
     "REDO": Code("the successor begins a new attempt; whoever asked gets one answer"),
     "FWD": Code("what was decided is carried out"),
@@ -54,3 +56,4 @@ class Row:
     act: object            # called with the Run; breaks something, and sets `broken` to the instant of it
     numbers: str = ""      # of reliability.md §4
     recovers: bool = False  # the engine is replaced already before the fault: it happens within that
+    owed: str = ""         # why it fails today: run only where it is named

@@ -61,9 +61,9 @@ class Run:
             wait_for(self.all_serve_as_before, "every engine at V-1", 10)
         return report
 
-    def start_again(self, role, slot=None):
+    def start_again(self, role, slot=None, running=False):
         slot = self.slot if slot is None else slot
-        self.fleet.start_again(role, slot)
+        self.fleet.start_again(role, slot, running)
         self.restarted.add(self.fleet.name_of(role, slot))
 
     def said(self, pattern):
@@ -91,7 +91,7 @@ class Run:
         oracle.await_no_leak(self.fleet, before)
 
     def await_return(self):
-        if self.code.then != "consistent" and self.result.get("exit") != 0:
+        if self.code.then == "asked" or self.code.then != "consistent" and self.result.get("exit") != 0:
             self.fleet.publish(f"{self.name}-again")
             self.committed += 1
         wait_for(self.fleet.consistent, "every engine serves what is committed", RETURN, pause=0.05)

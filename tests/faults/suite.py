@@ -3,18 +3,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Breaks real processes, row by row, under traffic, and looks at what comes of it.
 
-usage: suite.py BIN_FOLDER [--row START_OF_NAME]... [--list] [--json FILE] [--report FILE] [--keep FOLDER]
+usage: suite.py BIN_FOLDER [--row NAME_OR_PATTERN]... [--list] [--json FILE] [--report FILE] [--keep FOLDER]
 The last line is `N passed, M failed`.
 """
 
 import argparse
 import contextlib
+import fnmatch
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 
@@ -24,12 +26,15 @@ import processes  # noqa: E402
 import calls  # noqa: E402
 import kills  # noqa: E402
 import oracle  # noqa: E402
+import others  # noqa: E402
 import report  # noqa: E402
-import traffic  # noqa: E402
-from fleet import ENGINES, FaultFleet  # noqa: E402
+from fleet import ENGINES, FaultFleet, children  # noqa: E402
+from processes import wait_for  # noqa: E402
+from rows import Row  # noqa: E402
 from run import RETURN, Run  # noqa: E402
 
-ROWS = kills.ROWS + calls.ROWS
+END_OF_JOB = Row("shutdown/whole job ended, an engine killed", "ok", None, "S11")
+ROWS = [*kills.ROWS, *calls.ROWS, *others.ROWS, END_OF_JOB]
 
 
 def run_row(fleet, row, number, before):
@@ -41,7 +46,10 @@ def run_row(fleet, row, number, before):
     except Exception as problem:  # whatever went wrong is that row's failure
         result["failed"] = f"{type(problem).__name__}: {problem}"
         traceback.print_exc()
-    counts = fleet.traffic.settle()
+    return finished(result, fleet.traffic.settle(), began)
+
+
+def finished(result, counts, began):
     result["answers"] = {key: value for key, value in vars(counts).items() if key != "worst"}
     if (counts.stale or counts.mixed) and "failed" not in result:
         result["failed"] = counts.worst
@@ -92,6 +100,47 @@ def keep_logs(fleet, folder):
     shutil.rmtree(os.path.join(folder, "cache"))
 
 
+def run_rows(chosen, keep=None):
+    results = []
+    with tempfile.TemporaryDirectory(prefix="refit-faults-") as folder, contextlib.ExitStack() as stack:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder  # so that whatever is left behind is seen
+        fleet = stack.enter_context(FaultFleet())
+        fleet.publish("begin")
+        before = oracle.Holdings(fleet)
+        for number, row in enumerate(row for row in chosen if row is not END_OF_JOB):
+            results.append(run_row(fleet, row, number, before))
+            if "failed" in results[-1]:
+                if keep:
+                    keep_logs(fleet, os.path.join(keep, row.name.replace("/", "-").replace(" ", "-")))
+                heal(fleet)
+        if END_OF_JOB in chosen:
+            results.append(end_of_job(fleet))
+    tempfile.tempdir = None
+    del os.environ["TMPDIR"]
+    return results
+
+
+def end_of_job(fleet):
+    """Everybody is told to end, an engine dies meanwhile, and nothing is left."""
+    result = {"row": END_OF_JOB.name, "expected": END_OF_JOB.code, "numbers": END_OF_JOB.numbers}
+    began = time.monotonic()
+    processes_of_the_job = [pid for role in fleet.role_pids().values() for pid in [role, *children(role)]]
+    try:
+        roles = [*fleet.agents, *fleet.policies, fleet.controller]
+        fleet.kill("engine", 0)
+        for role in roles:
+            role.process.send_signal(signal.SIGTERM)
+        codes = [role.process.wait(10) for role in roles]
+        assert set(codes) == {0}, f"exit codes {codes}"
+        wait_for(lambda: not any(processes.running(pid) for pid in processes_of_the_job), "everybody gone", 2)
+        left = [name for pid, names in oracle.shared_memory().items() if pid in fleet.past_pids for name in names]
+        assert not left, f"left in shared memory: {left}"
+    except Exception as problem:
+        result["failed"] = f"{type(problem).__name__}: {problem}"
+    counts = fleet.traffic.settle()
+    return finished(result, counts, began)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bin")
@@ -101,24 +150,17 @@ def main():
     parser.add_argument("--report", help="where the table goes, after a run of every row")
     parser.add_argument("--keep", help="folder for the logs, at the first failure")
     options = parser.parse_args()
-    chosen = [row for row in ROWS if not options.row or row.name.startswith(tuple(options.row))]
+    chosen = [row for row in ROWS if any(fnmatch.fnmatchcase(row.name, one) for one in options.row or ["*"])]
     if options.list:
         print("\n".join(row.name for row in chosen))
         return 0
     if not chosen:
         parser.error(f"no such row: {', '.join(options.row)}; see --list")
+    for row in [row for row in chosen if row.owed and row.name not in options.row]:
+        print(f"owed   {row.name}: {row.owed}")
+        chosen.remove(row)
     processes.BIN = os.path.abspath(options.bin)
-    results = []
-    total = traffic.Counts()
-    with FaultFleet() as fleet:
-        fleet.publish("begin")
-        before = oracle.Holdings(fleet)
-        for number, row in enumerate(chosen):
-            results.append(run_row(fleet, row, number, before))
-            if "failed" in results[-1]:
-                if options.keep:
-                    keep_logs(fleet, os.path.join(options.keep, row.name.replace("/", "-").replace(" ", "-")))
-                heal(fleet)
+    results = run_rows(chosen, options.keep)
     failed = sum("failed" in result for result in results)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:

@@ -138,14 +138,17 @@ class Traffic:
             counts.answers += 1
             counts.cut_off += answer.aborted
             counts.spanning += len(answer.spans) > 1
-            stale = not any(self.watch.was_last(version, answer.arrived, answer.ended)
-                            for version, _, _ in answer.spans)
-            mixed = not self.is_pure(answer)
+            stale, mixed = self.judge(answer)
             counts.stale += stale
             counts.mixed += mixed
             if (stale or mixed) and not counts.worst:
                 counts.worst = f"{'stale' if stale else 'mixed'}: {answer}; commits {self.watch.commits[-3:]}"
         return counts
+
+    def judge(self, answer):
+        """(stale, mixed)"""
+        return (not any(self.watch.was_last(version, answer.arrived, answer.ended) for version, _, _ in answer.spans),
+                not self.is_pure(answer))
 
     def is_pure(self, answer):
         """The first span must be its version's. Later ones go on from tokens that only this answer has."""

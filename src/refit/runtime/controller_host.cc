@@ -168,7 +168,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
         }
         return *std::move(report);
       }
-      if (exec::Now() >= deadline) {
+      if (mailbox_.closed()) {  // its successor has the answer, or makes it
+        status = Aborted("IN_DOUBT: this controller is being stopped", "ask again with the same request id");
+      } else if (exec::Now() >= deadline) {
         status = DeadlineExceeded(StrCat("sync ", request.request_id, " gave no outcome within its budget"));
       } else {
         progress(Progress());
