@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -184,6 +186,38 @@ TEST_F(RealRouter, ThatDiesIsStartedAgainAndToldOfEveryEngine) {
   RecordProperty("milliseconds_until_listed", std::to_string((exec::Now() - back) / milliseconds(1)));
   EXPECT_TRUE(Generate(before.url).has_value());
   EXPECT_TRUE(fleet.Sync().status.ok());
+}
+
+TEST_F(RealRouter, ThatHangsIsEndedAndStartedAgain) {
+  runtime::RouterOptions options = Options();
+  options.silence = seconds(5);
+  Fleet fleet({.policies = 1, .engines = 1, .tp_size = 1, .router = options});
+  ASSERT_TRUE(fleet.Sync().status.ok());
+  AwaitAllListed(fleet);
+  const rpc::RouterReport before = fleet.GetStatus().router;
+  ASSERT_EQ(kill(static_cast<pid_t>(before.pid), SIGSTOP), 0);
+  EXPECT_TRUE(exec::WaitUntil([&] { return !fleet.GetStatus().router.status.ok(); }, exec::Now() + seconds(5)));
+  EXPECT_TRUE(fleet.Sync().status.ok());  // nobody waits for it
+  AwaitAllListed(fleet);
+  EXPECT_TRUE(Gone(static_cast<int>(before.pid)));
+  EXPECT_TRUE(Generate(before.url).has_value());
+}
+
+TEST_F(RealRouter, WithAKeyIsToldOfTheEnginesAndShowsTheKeyToNobody) {
+  folder_.Write("key", "of-the-router\n");
+  runtime::RouterOptions options = Options();
+  options.command.api_key_file = folder_ / "key";
+  options.api_key = "of-the-router";
+  Fleet fleet({.policies = 1, .engines = 1, .tp_size = 1, .router = options});
+  ASSERT_TRUE(fleet.Sync().status.ok());
+  EXPECT_TRUE(exec::WaitUntil([&] { return fleet.GetStatus().router.entries == 1; }, exec::Now() + seconds(20)))
+      << fleet.GetStatus().router.status.ToString();
+  const rpc::RouterReport router = fleet.GetStatus().router;
+  EXPECT_EQ(router::RouterClient(router.url, "").List(seconds(2)).status().code(), StatusCode::kPermissionDenied);
+  std::ifstream command(StrCat("/proc/", router.pid, "/cmdline"));
+  const std::string words{std::istreambuf_iterator<char>(command), {}};
+  EXPECT_FALSE(words.empty());
+  EXPECT_EQ(words.find("of-the-router"), std::string::npos) << words;
 }
 
 // RC-ROLE-07, RX-COMMIT-08, RC-REC-09: out with the dead; in only with what is published, under a port of its own.

@@ -113,7 +113,12 @@ void Controller::Start(Instant now, ControllerEffects& out) {
     health_.Start(now);
   }
   for (auto& [index, slot] : slots_) {
-    if (slot.in_traffic) {
+    // A member serves what is committed, or is paused: whoever sends requests need not notice this controller's start.
+    const auto member = members_.find(index);
+    slot.spared = slot.in_traffic && slot.adopting && member != members_.end() &&
+                  member->second.incarnation == slot.incarnation && slot.service == Service::kIn &&
+                  REFIT_MUTANT("RC-RTR-04/successor-empties-it", true, false);
+    if (slot.in_traffic && !slot.spared) {
       LeaveTraffic(index, slot, now);
     }
     if (slot.state == fleet::SlotState::kZombie) {

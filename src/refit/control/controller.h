@@ -298,6 +298,7 @@ class Controller {
     Instant expected_until = kNever;  // a successor waits so long for a life that the journal names
     WeightVersion version;            // that it serves, or served last
     bool in_traffic = false;          // the router may send somebody to that life
+    bool spared = false;              // its entry there is left alone until it is heard, or somebody decides without it
     Service service = Service::kIn;
     std::optional<Leaving> leaving;
     bool spare_charge = false;  // its next restart costs nothing: the failure was not its own (RX-QUAR-05)

@@ -40,6 +40,7 @@ void Controller::EnterServing(SlotIndex index, Slot& slot, Instant now) {
   slot.last_error.clear();
   if (options_.use_router) {
     slot.in_traffic = true;
+    slot.spared = false;
     fleet::RouterEffects effects;
     router_.Want(index, slot.incarnation, now, effects);
     CarryOut(std::move(effects), now);
@@ -201,6 +202,7 @@ void Controller::OnDead(SlotIndex index, Slot& slot, bool confirmed, Instant now
 }
 
 void Controller::LeaveTraffic(SlotIndex index, Slot& slot, Instant now) {
+  slot.spared = false;
   if (!options_.use_router) {
     slot.in_traffic = false;
     return;
@@ -376,8 +378,13 @@ void Controller::On(const RequestServed& event, Instant now) {
 }
 
 void Controller::On(const RouterAnswered& event, Instant now) {
+  std::vector<fleet::RouterEntry> entries = event.entries;
+  std::erase_if(entries, [this](const fleet::RouterEntry& entry) {
+    const auto slot = slots_.find(entry.slot);
+    return slot != slots_.end() && slot->second.spared && slot->second.incarnation == entry.incarnation;
+  });
   fleet::RouterEffects effects;
-  router_.OnAnswer(event.call, event.status, event.entries, now, effects);
+  router_.OnAnswer(event.call, event.status, entries, now, effects);
   CarryOut(std::move(effects), now);
 }
 
@@ -452,6 +459,9 @@ void Controller::Tick(Instant now) {
              Death::kUnreachable, now);
       }
       slot.adopting = false;  // it may come later; until then it is kept out of traffic
+      if (slot.spared) {
+        LeaveTraffic(index, slot, now);
+      }
     }
     if (slot.launch_at <= now && !latch_.has_value()) {
       slot.launch_at = kNever;

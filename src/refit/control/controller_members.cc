@@ -227,6 +227,9 @@ void Controller::OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const 
     case Errand::kFence:
       if (slot.adopting) {
         Reconcile(index, slot, reply, now);
+        if (slot.spared && !slot.adopting) {
+          LeaveTraffic(index, slot, now);  // it serves nothing that counts
+        }
       }
       return;
     case Errand::kResume:
@@ -236,6 +239,8 @@ void Controller::OnErrandDone(SlotIndex index, Slot& slot, Errand errand, const 
       slot.member->serving = done;
       if (done) {
         EnterServing(index, slot, now);
+      } else if (slot.spared) {
+        LeaveTraffic(index, slot, now);
       }
       return;  // else it stays paused: a catch-up, or the next refit
     case Errand::kRelease:

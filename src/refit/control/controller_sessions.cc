@@ -206,6 +206,9 @@ void Controller::StartRefit(Instant now) {
       options.engines.push_back(*slot.member);
     } else if (slot.in_traffic) {
       options.outside.emplace_back(index, slot.incarnation);
+      if (slot.spared) {
+        LeaveTraffic(index, slot, now);
+      }
     }
   }
   Write(IntentRecord{request_->id, options.version, options.attempt, options.source}, now);

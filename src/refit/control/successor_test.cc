@@ -241,6 +241,24 @@ TEST(Successor, DoesNotWakeWhatIsBehind) {
   EXPECT_THAT(rig.Violations(), IsEmpty());
 }
 
+// RC-RTR-04: whoever sends requests notices nothing of a takeover.
+TEST(Successor, LeavesItsMembersInTheRouterWhileItHearsThem) {
+  FleetRig rig({.use_router = true});
+  ASSERT_TRUE(rig.Sync().status.ok());
+  rig.RunFor(seconds(5));
+  ASSERT_TRUE(rig.routed(0) && rig.routed(1));
+  rig.Partition(1);
+  rig.ClearTrace();
+  rig.TakeOver();
+  rig.RunFor(seconds(5));
+  EXPECT_TRUE(rig.routed(0) && rig.routed(1));
+  EXPECT_EQ(rig.traced("router delete 0") + rig.traced("router delete 1"), 0);
+  rig.RunFor(seconds(60));
+  EXPECT_TRUE(rig.routed(0));
+  EXPECT_FALSE(rig.routed(1));  // nobody knows what becomes of it
+  EXPECT_THAT(rig.Violations(), IsEmpty());
+}
+
 // RX-JRNL-04: no answer means excluded: out of the router first, then its slot is launched anew.
 TEST(Successor, TreatsALifeThatDoesNotAnswerAsExcluded) {
   FleetRig rig({.use_fault_tolerance = true, .use_router = true});

@@ -79,17 +79,26 @@ control::RouterAnswered RouterDesk::CarryOut(const control::RouterCall& call, In
     observe::LogWarning(StrCat("router ", client_.url(), ": ", answer.status.ToString()));
   }
   if (is_list) {
-    const Status before = report_.With([&answer, pid](rpc::RouterReport& report) {
-      report.pid = pid;
-      report.entries = answer.status.ok() ? static_cast<std::uint32_t>(answer.entries.size()) : 0;
-      return std::exchange(report.status, answer.status);
-    });
-    if (before.code() != answer.status.code()) {  // else it would be a line each second
-      answer.status.ok() ? observe::LogInfo(StrCat("router ", client_.url(), " answers"))
-                         : observe::LogWarning(StrCat("router ", client_.url(), ": ", answer.status.ToString()));
-    }
+    Note(answer.status, answer.entries.size(), pid);
   }
   return answer;
+}
+
+// What a list says of the router itself.
+void RouterDesk::Note(const Status& listed, std::size_t entries, int pid) {
+  const rpc::RouterReport before = report_.With([&](rpc::RouterReport& report) {
+    return std::exchange(report, {report.url, listed, static_cast<std::uint32_t>(entries), pid});
+  });
+  if (before.status.code() != listed.code()) {  // else it would be a line each second
+    listed.ok() ? observe::LogInfo(StrCat("router ", client_.url(), " answers"))
+                : observe::LogWarning(StrCat("router ", client_.url(), ": ", listed.ToString()));
+  }
+  if (listed.ok() || before.pid != pid) {
+    heard_ = exec::Now();
+  } else if (process_ != nullptr && exec::Now() - heard_ > options_.silence) {
+    heard_ = exec::Now();
+    process_->Restart();
+  }
 }
 
 Status RouterDesk::List(Duration deadline, std::vector<fleet::RouterEntry>& entries) {

@@ -31,6 +31,7 @@ struct RouterOptions {
   RouterOwner owner = RouterOwner::kController;    // else it runs already
   router::RouterCommand command{};                 // where it listens, and how ours is started
   std::string log_path{};                          // of the started one
+  Duration silence = std::chrono::seconds(10);     // without an answer, before the started one is started again
   std::string api_key{};                           // of the router; empty: none
   std::map<SlotIndex, std::string> worker_keys{};  // that engines want of whoever generates with them
 };
@@ -53,6 +54,7 @@ class RouterDesk {
   RouterDesk(RouterOptions options, const std::string& port_list, Fleet fleet);
 
   control::RouterAnswered CarryOut(const control::RouterCall& call, Instant deadline);
+  void Note(const Status& listed, std::size_t entries, int pid);
   Status List(Duration deadline, std::vector<fleet::RouterEntry>& entries);
   Status Add(const fleet::RouterAdd& add, Duration deadline);
 
@@ -60,6 +62,7 @@ class RouterDesk {
   const Fleet fleet_;
   const std::unique_ptr<RouterProcess> process_;  // null: the router is somebody else's
   const router::RouterClient client_;
+  Instant heard_;                                    // the lane's: when it answered last, or was started
   mutable exec::Watched<rpc::RouterReport> report_;  // as its last list left it
   exec::Lane lane_;
 };

@@ -37,6 +37,10 @@ RouterProcess::~RouterProcess() {
   thread_.join();
 }
 
+void RouterProcess::Restart() {
+  state_.With([](State& state) { state.silent = true; });
+}
+
 Status RouterProcess::status() const {
   return state_.With([](const State& state) { return state.status; });
 }
@@ -73,7 +77,10 @@ Status RouterProcess::RunOnce() {
   }
   router::RouterCommand command = command_;
   REFIT_ASSIGN_OR_RETURN(command.metrics_port, engine::process::TakePort(port_list_));
-  state_.With([](State& state) { state.ended = false; });
+  state_.With([](State& state) {
+    state.ended = false;
+    state.silent = false;
+  });
   REFIT_ASSIGN_OR_RETURN(engine::process::ChildProcess child,
                          engine::process::ChildProcess::Start({.arguments = router::MakeArguments(command),
                                                                .environment = {},
@@ -87,9 +94,13 @@ Status RouterProcess::RunOnce() {
     state.status = OkStatus();
     state.pid = child.pid();
   });
-  state_.Wait([](const State& state) { return state.over || state.ended; }, exec::Now() + kForever);
-  if (child.running()) {
+  state_.Wait([](const State& state) { return state.over || state.ended || state.silent; }, exec::Now() + kForever);
+  if (state_.With([](const State& state) { return state.over; })) {
     return child.Terminate(exec::Now() + kStopDeadline);
+  }
+  if (child.running()) {
+    child.Kill();
+    return Unavailable("the router did not answer any more, and was ended");
   }
   return Unavailable(StrCat("the router ended, ", child.exit_text(), ": ", child.LastOutput()),
                      StrCat("see ", log_path_));

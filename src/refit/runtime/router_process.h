@@ -25,13 +25,15 @@ class RouterProcess {
   RouterProcess& operator=(const RouterProcess&) = delete;
 
   // Thread: any.
+  void Restart();         // it lives and does not answer
   Status status() const;  // OK while the process runs; it may not answer yet
   int pid() const;        // 0: it does not run
 
  private:
   struct State {
     bool over = false;
-    bool ended = false;  // the process that was started last
+    bool ended = false;   // the process that was started last
+    bool silent = false;  // the same one is to end
     int pid = 0;
     Status status;
   };
