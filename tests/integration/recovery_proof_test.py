@@ -7,7 +7,8 @@ every tensor is what it was. Nobody else was restarted or linked again.
 
 usage: recovery_proof_test.py BIN_FOLDER [--python PYTHON] [unittest arguments]
 
-With REFIT_NIXL (the folder of NIXL's wheel) also over nixl. With --python (one that has SGLang) both engines are unmodified SGLang servers at TP 1 on the CPU, in an environment as
+With REFIT_NIXL (the folder of NIXL's wheel) also over nixl. With --python (one that has SGLang) both engines are
+unmodified SGLang servers at TP 1 on the CPU, in an environment as
 tools/sglang/cpu_environment.sh sets it up, which also gives their arguments in SGLANG_ARGUMENTS; else refit-engine.
 """
 
@@ -168,7 +169,8 @@ class Recovery(unittest.TestCase):
             self.assertEqual(len(fleet.links_of(0)), 2 * len(links), "the replacement has its own")
             self.assertEqual(fleet.bound()[binds:], [0], "the replacement alone was bound")
             self.assertEqual(fleet.generate(after[0]["url"]), tokens, "asked at its own port")
-            print(f"{profile}{' over nixl' if self.TRANSPORT else ''}: {'SGLang ' + after[0]['sglang_version'] if PYTHON else 'refit-engine'}, "
+            server = "SGLang " + after[0]["sglang_version"] if PYTHON else "refit-engine"
+            print(f"{profile}{' over nixl' if self.TRANSPORT else ''}: {server}, "
                   f"{verified['parameters']} parameters of {verified['ranks']} ranks; noticed after {noticed:.2f} s, "
                   f"serves after {returned:.1f} s")
 
