@@ -114,6 +114,27 @@ TEST_P(EngineConformance, AnAbortPauseEndsWhatRuns) {
   Continue();
 }
 
+// What a drain goes by (RX-MEM-04).
+TEST_P(EngineConformance, SaysHowManyRequestsItRuns) {
+  const auto engine = engine::sglang::ConnectSglang({.url = server_->url, .admin_key = server_->admin_key});
+  ASSERT_TRUE(engine.has_value());
+  const auto becomes = [&engine](std::uint64_t count) {
+    const auto is_so = [&] {
+      const auto now = (*engine)->RequestsInFlight(kPatience);
+      return now.has_value() && *now == count;
+    };
+    return exec::WaitUntil(is_so, exec::Now() + kPatience);
+  };
+  AwaitIdle();
+  EXPECT_TRUE(becomes(0));
+  auto running = GenerateInBackground(900);
+  EXPECT_TRUE(becomes(1));
+  Pause("abort");
+  running.get();
+  EXPECT_TRUE(becomes(0));
+  Continue();
+}
+
 // Settled D6: why the mode retract is refused at bind on family A.
 TEST_P(EngineConformance, ARetractPauseCanBeFlushedExceptOnFamilyA) {
   auto running = GenerateInBackground(200);

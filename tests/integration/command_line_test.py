@@ -18,7 +18,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import processes  # noqa: E402
-from processes import DEADLINE, Fleet, leftovers, refit, running, wait_for  # noqa: E402
+from processes import DEADLINE, Fleet, SurvivingFleet, leftovers, refit, running, wait_for  # noqa: E402
 
 
 class WholeFleet(unittest.TestCase):
@@ -92,6 +92,64 @@ class WholeFleet(unittest.TestCase):
             self.assertEqual(first.wait(DEADLINE), 0)
 
 
+class WhatPeopleLookAt(unittest.TestCase):
+    def test_the_history_has_what_became_of_every_request_with_and_without_a_controller(self):
+        with SurvivingFleet(engines=2) as fleet:
+            self.assertEqual(fleet.publish("one"), 1)
+            code, failed = fleet.finish(subprocess.Popen(
+                [f"{processes.BIN}/refit", "sync", *fleet.where(), "--source", "/nonexistent", "--request-id", "bad",
+                 "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            self.assertEqual(code, 1, failed)
+            code, history = fleet.ask("history")
+            self.assertEqual(code, 0, history)
+            self.assertEqual([(request["request_id"], request["outcome"]) for request in history["requests"]],
+                             [("one", "published"), ("bad", "failed")])
+            one, bad = history["requests"]
+            self.assertEqual((one["version"], one["members"], one["excluded"], one["error"]), (1, [0, 1], [], None))
+            self.assertRegex(one["digest"], r"^[0-9a-f]{32}$")
+            for when in (one["began"], one["ended"], bad["ended"]):
+                self.assertRegex(when, r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+            self.assertLessEqual(one["began"], one["ended"])
+            self.assertIn("/nonexistent", bad["error"]["message"])
+            address = ["--controller", fleet.controller.address]
+            self.assertEqual(json.loads(refit("history", *address, "--json").stdout), history)
+            fleet.controller.stop(signal.SIGKILL)
+            self.assertEqual(fleet.ask("history"), (0, history))
+            text = refit("history", *fleet.where()).stdout
+            self.assertIn("published", text)
+            self.assertIn("2 requests", text)
+
+    def test_a_controller_in_memory_tells_its_history_too(self):
+        with Fleet(engines=1) as fleet:
+            self.assertEqual(fleet.ask("history")[1]["requests"], [])
+            self.assertEqual(fleet.ask("sync")[0], 0)
+            self.assertEqual([request["outcome"] for request in fleet.ask("history")[1]["requests"]], ["published"])
+
+    def test_the_status_is_watched_until_ctrl_c(self):
+        with Fleet(engines=1, engine_args=("--fault", "slow:update:2:2.0")) as fleet:
+            watch = [f"{processes.BIN}/refit", "status", *fleet.where(), "--watch"]
+            lines = subprocess.Popen([*watch, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            fleet.callback(lines.stdout.close)
+            paragraphs = subprocess.Popen(watch, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            self.assertEqual(json.loads(lines.stdout.readline())["engines"][0]["state"], "stale")
+            sync = subprocess.Popen([f"{processes.BIN}/refit", "sync", *fleet.where()], stdout=subprocess.DEVNULL)
+            moving = {}
+            while not moving.get("bytes_delivered"):
+                moving = json.loads(lines.stdout.readline())["engines"][0]
+            self.assertEqual(moving["doing"], "transfer")
+            self.assertLess(moving["bytes_delivered"], moving["bytes_total"])
+            self.assertGreater(moving["gbps"], 0)
+            self.assertEqual(sync.wait(DEADLINE), 0)
+            while json.loads(lines.stdout.readline())["engines"][0]["state"] != "serving":
+                pass
+            for one in (lines, paragraphs):
+                one.send_signal(signal.SIGINT)
+                self.assertEqual(one.wait(DEADLINE), 130)
+            text = paragraphs.communicate()[0]
+            self.assertNotIn("\x1b", text, "a log is no terminal")
+            self.assertIn("serving", text)
+
+
 class BadSurroundings(unittest.TestCase):
     def test_a_port_in_use_is_named(self):
         with socket.socket() as taken, tempfile.TemporaryDirectory() as folder:
@@ -142,6 +200,28 @@ class Demo(unittest.TestCase):
             for refit_report in report["refits"]:
                 for field in ("bytes", "tensors", "bytes_delivered", "gbps", "seconds", "stall_seconds"):
                     self.assertIn(field, refit_report)
+        self.assertEqual(leftovers(), [])
+
+    def test_a_killed_engine_comes_back_and_no_answer_is_stale_or_mixed(self):
+        """RX-COMMIT-08, RC-BIND-02, settled C9, C13."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = refit("demo", "--random", "tiny-llama", "--kill", "engine-1", "--json", cwd=folder)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            report = json.loads(done.stdout)
+            self.assertTrue(report["verified"] and report["recovered"])
+            self.assertEqual((report["mixed_responses"], report["stale_responses"]), (0, 0), report["worst_response"])
+            self.assertGreater(report["responses"], 10)
+            self.assertTrue(report["rebound_peers"])
+            self.assertEqual({peer.split()[0] for peer in report["rebound_peers"]}, {"engine-1"})
+            self.assertLessEqual(report["time_to_return_seconds"] - report["launch_seconds"], 5)
+            self.assertGreater(report["launch_seconds"], 0)
+            self.assertEqual([text["when"].split(",")[0] for text in report["texts"]],
+                             ["before", "after refit 1", "after the recovery of engine 1", "after refit 2",
+                              "after refit 3"])
+            self.assertEqual(report["texts"][1]["engines"], report["texts"][2]["engines"])
+        refused = refit("demo", "--random", "tiny-llama", "--kill", "engine-2")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("engine-0 to engine-1", refused.stderr)
         self.assertEqual(leftovers(), [])
 
 

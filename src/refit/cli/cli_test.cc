@@ -96,9 +96,52 @@ TEST(Text, StatusSaysTheStateOfEverySlot) {
   report.slots[1].slot = SlotIndex(1);
   report.slots[1].incarnation = Incarnation{{1, 1}};
   report.slots[1].state = "paused";
-  EXPECT_THAT(StatusAsText(report), HasSubstr("0  empty"));
-  EXPECT_THAT(StatusAsText(report), HasSubstr("1  paused"));
+  EXPECT_THAT(StatusAsText(report), HasSubstr("0         -  empty"));
+  EXPECT_THAT(StatusAsText(report), HasSubstr("1  00000000  paused"));
   EXPECT_EQ(Json::parse(StatusAsJson(report))["engines"][1]["state"], "paused");
+}
+
+TEST(Text, StatusShowsHowFarATransferIsAndHowFast) {
+  rpc::FleetReport report;
+  report.transfer_seconds = 2;
+  report.slots.resize(1);
+  report.slots[0].incarnation = Incarnation{{1, 1}};
+  report.slots[0].state = "updating";
+  report.slots[0].service = "draining";
+  report.slots[0].doing = "transfer";
+  report.slots[0].bytes_total = 8'000'000'000;
+  report.slots[0].bytes_delivered = 6'000'000'000;
+  EXPECT_THAT(StatusAsText(report), HasSubstr("transfer  ######--  75 %  3.00"));
+  EXPECT_THAT(StatusAsText(report, observe::Glyphs::kUnicode), HasSubstr("██████░░  75 %"));
+  EXPECT_THAT(StatusAsText(report), HasSubstr("updating, draining"));
+  const std::string line = StatusAsJson(report, Lines::kOne);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  EXPECT_DOUBLE_EQ(Json::parse(line)["engines"][0]["gbps"].get<double>(), 3.0);
+}
+
+TEST(Text, TheHistorySaysWhatBecameOfEachRequest) {
+  control::History history{RunId{{0x0123456789abcdef, 1}}, {}};
+  history.entries.push_back({.request_id = "step-1",
+                             .version = WeightVersion(1),
+                             .attempts = 1,
+                             .began_at = 1'700'000'000'000,
+                             .ended_at = 1'700'000'001'500,
+                             .committed = true,
+                             .status = OkStatus(),
+                             .members = {SlotIndex(0), SlotIndex(2)},
+                             .excluded = {{SlotIndex(1), "it died"}}});
+  history.entries.push_back({.request_id = "step-2", .status = Unavailable("no engine")});
+  const std::string text = HistoryAsText(history);
+  EXPECT_THAT(text, HasSubstr("run 01234567, 2 requests"));
+  EXPECT_THAT(text, HasSubstr("2023-11-14T22:13:20.000Z"));
+  EXPECT_THAT(text, HasSubstr("1.500 s"));
+  EXPECT_THAT(text, HasSubstr("engine 1 left out: it died"));
+  EXPECT_THAT(text, HasSubstr("UNAVAILABLE: no engine"));
+  const Json object = Json::parse(HistoryAsJson(history));
+  EXPECT_EQ(object["requests"][0]["outcome"], "published");
+  EXPECT_EQ(object["requests"][0]["members"], Json({0, 2}));
+  EXPECT_EQ(object["requests"][1]["outcome"], "failed");
+  EXPECT_EQ(object["requests"][1]["ended"], nullptr);
 }
 
 TEST(Text, StatusSaysWhereTheRouterIsAndWhetherItAnswers) {

@@ -39,6 +39,7 @@ Run AddController(CLI::App& app, const Invocation& invocation);
 Run AddDemo(CLI::App& app, const Invocation& invocation);
 Run AddEngine(CLI::App& app, const Invocation& invocation);
 Run AddDoctor(CLI::App& app, const Invocation& invocation);
+Run AddHistory(CLI::App& app, const Invocation& invocation);
 Run AddPolicy(CLI::App& app, const Invocation& invocation);
 Run AddStatus(CLI::App& app, const Invocation& invocation);
 Run AddSync(CLI::App& app, const Invocation& invocation);

@@ -35,6 +35,7 @@ struct Flags {
   std::uint32_t policies = 0;
   std::string profile = "resilient";
   std::string family;
+  std::string kill;  // "engine-1"
   bool keep = false;
 };
 
@@ -155,6 +156,29 @@ Status SetEngines(const Flags& flags, const Invocation& invocation, runtime::Dem
              : NotFound(fmt::format("{} is missing", options.engine_program), "make build");
 }
 
+// "engine-1".
+Status SetKill(const Flags& flags, runtime::DemoOptions& options) {
+  if (flags.kill.empty()) {
+    return OkStatus();
+  }
+  for (std::uint32_t slot = 0; slot < options.engine_count; ++slot) {
+    if (flags.kill == fmt::format("engine-{}", slot)) {
+      options.kill = SlotIndex(slot);
+    }
+  }
+  if (!options.kill.has_value() || options.engine_count < 2) {
+    return InvalidArgument(
+        fmt::format("--kill {}: there are engine-0 to engine-{}", flags.kill, options.engine_count - 1),
+        "name one of at least two");
+  }
+  const bool ours = options.kind == runtime::EngineKind::kReference && options.family == "c";
+  return ours && !options.strict ? OkStatus()
+                                 : InvalidArgument(
+                                       "--kill checks each answer's versions, which refit-engine of family c "
+                                       "says, and recovers at once, as profile resilient does",
+                                       "leave --engine, --family and --profile out");
+}
+
 int RunDemoCommand(const Flags& flags, const Invocation& invocation) {
   SetOnInterrupt(OnInterrupt::kStop);
   runtime::DemoOptions options;
@@ -169,6 +193,9 @@ int RunDemoCommand(const Flags& flags, const Invocation& invocation) {
   options.tp_size = flags.tp_size;
   options.policy_count = flags.policies;
   options.strict = flags.profile == "strict";
+  if (const Status status = SetKill(flags, options); !status.ok()) {
+    return Fail(flags.form, kUsage, status);
+  }
   options.after = flags.keep ? runtime::DemoOptions::After::kKeepRunning : runtime::DemoOptions::After::kEnd;
 
   std::error_code error;
@@ -194,7 +221,8 @@ int RunDemoCommand(const Flags& flags, const Invocation& invocation) {
   if (flags.form == Form::kJson) {
     Print(DemoAsJson(*report));
   }
-  return report->verification.verified ? kOk : kNotVerified;
+  const bool pure = !report->kill.has_value() || report->kill->traffic.mixed + report->kill->traffic.stale == 0;
+  return report->verification.verified && pure ? kOk : kNotVerified;
 }
 
 }  // namespace
@@ -222,12 +250,16 @@ Run AddDemo(CLI::App& app, const Invocation& invocation) {
       ->check(CLI::IsMember({"resilient", "strict"}));
   app.add_option("--family", flags->family, "the session family of refit-engine (default c)")
       ->check(CLI::IsMember({"a", "b", "c"}));
+  app.add_option("--kill", flags->kill,
+                 "engine-N: kill that engine's server after the first refit, and check every answer that engines give "
+                 "until the end");
   auto* keep = app.add_flag("--keep", flags->keep,
                             "leave everything running until Ctrl-C, to try sync, status and verify on it");
   AddFormFlag(app, flags->form);
   app.get_option("--json")->excludes(keep);
   app.footer(
-      "Example:\n  refit demo\n  refit demo --random tiny --json\n"
+      "Exit code 3: an engine serves other weights than the published ones, or gave a mixed or stale answer.\n"
+      "Example:\n  refit demo\n  refit demo --kill engine-1\n  refit demo --random tiny --json\n"
       "  refit demo --engine sglang --python ENV/bin/python -- --mem-fraction-static 0.5\n"
       "Without a GPU: tools/sglang/demo_cpu.sh");
   return [flags, &invocation] { return RunDemoCommand(*flags, invocation); };

@@ -3,6 +3,7 @@
 
 #include "refit/cli/json_report.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -220,7 +221,33 @@ std::string SchemaAsJson() {
 std::string SyncAsJson(const rpc::SyncReport& report) { return ToText(FromSync(report)); }
 std::string VerifyAsJson(const rpc::VerifyReport& report) { return ToText(FromVerification(report)); }
 
-std::string StatusAsJson(const rpc::FleetReport& report) {
+std::string HistoryAsJson(const control::History& history) {
+  Json versions = Json::array();
+  for (const control::HistoryEntry& entry : history.entries) {
+    Json excluded = Json::array();
+    for (const auto& [slot, reason] : entry.excluded) {
+      excluded.push_back({{"slot", slot.value()}, {"reason", reason}});
+    }
+    Json members = Json::array();
+    for (const SlotIndex slot : entry.members) {
+      members.push_back(slot.value());
+    }
+    versions.push_back({{"request_id", entry.request_id},
+                        {"version", entry.version.value()},
+                        {"source", entry.source},
+                        {"outcome", OutcomeOf(entry)},
+                        {"attempts", entry.attempts},
+                        {"began", TimeText(entry.began_at)},
+                        {"ended", entry.ended_at == 0 ? Json(nullptr) : Json(TimeText(entry.ended_at))},
+                        {"digest", entry.committed ? Json(ToHex(entry.digest)) : Json(nullptr)},
+                        {"members", std::move(members)},
+                        {"excluded", std::move(excluded)},
+                        {"error", FromStatus(entry.status.value_or(OkStatus()))}});
+  }
+  return ToText({{"run", ToHex(history.run)}, {"requests", std::move(versions)}});
+}
+
+std::string StatusAsJson(const rpc::FleetReport& report, Lines lines) {
   Json engines = Json::array();
   for (const rpc::SlotReport& slot : report.slots) {
     engines.push_back({{"slot", slot.slot.value()},
@@ -232,6 +259,10 @@ std::string StatusAsJson(const rpc::FleetReport& report) {
                        {"tp", slot.tp_size},
                        {"state", slot.state},
                        {"service", slot.service},
+                       {"doing", slot.doing.empty() ? Json(nullptr) : Json(slot.doing)},
+                       {"bytes_total", slot.bytes_total},
+                       {"bytes_delivered", slot.bytes_delivered},
+                       {"gbps", GigabytesPerSecond(slot, report)},
                        {"serving", slot.serving},
                        {"version", slot.version.value()},
                        {"residue", sync::ToString(slot.residue)},
@@ -245,18 +276,19 @@ std::string StatusAsJson(const rpc::FleetReport& report) {
                         {"address", policy.address},
                         {"source", policy.source}});
   }
-  return ToText({{"run", ToHex(report.run)},
-                 {"term", report.term.value()},
-                 {"profile", report.profile},
-                 {"phase", report.phase},
-                 {"version", report.committed.value()},
-                 {"stale", report.stale},
-                 {"latch", FromStatus(report.latch)},
-                 {"bytes_total", report.bytes_total},
-                 {"bytes_delivered", report.bytes_delivered},
-                 {"router", FromRouter(report.router)},
-                 {"engines", std::move(engines)},
-                 {"policies", std::move(policies)}});
+  const Json all = {{"run", ToHex(report.run)},
+                    {"term", report.term.value()},
+                    {"profile", report.profile},
+                    {"phase", report.phase},
+                    {"version", report.committed.value()},
+                    {"stale", report.stale},
+                    {"latch", FromStatus(report.latch)},
+                    {"bytes_total", report.bytes_total},
+                    {"bytes_delivered", report.bytes_delivered},
+                    {"router", FromRouter(report.router)},
+                    {"engines", std::move(engines)},
+                    {"policies", std::move(policies)}};
+  return lines == Lines::kMany ? ToText(all) : all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string DemoAsJson(const runtime::DemoReport& report) {
@@ -272,14 +304,29 @@ std::string DemoAsJson(const runtime::DemoReport& report) {
     object["ceiling_share"] = runtime::CeilingShare(refit);
     refits.push_back(std::move(object));
   }
-  return ToText({{"verified", report.verification.verified},
-                 {"model", report.model},
-                 {"tp", report.tp_size},
-                 {"refits", std::move(refits)},
-                 {"texts", std::move(texts)},
-                 {"verification", FromVerification(report.verification)},
-                 {"timeline", report.timeline_path},
-                 {"logs", report.logs_folder}});
+  Json all = {{"verified", report.verification.verified},
+              {"model", report.model},
+              {"tp", report.tp_size},
+              {"refits", std::move(refits)},
+              {"texts", std::move(texts)},
+              {"verification", FromVerification(report.verification)},
+              {"timeline", report.timeline_path},
+              {"logs", report.logs_folder}};
+  if (report.kill.has_value()) {
+    const runtime::TrafficCounts& traffic = report.kill->traffic;
+    all.update({{"killed", fmt::format("engine-{}", report.kill->slot.value())},
+                {"recovered", report.kill->recovered},
+                {"time_to_return_seconds", report.kill->time_to_return_seconds},
+                {"launch_seconds", report.kill->launch_seconds},
+                {"rebound_peers", report.kill->rebound_peers},
+                {"responses", traffic.answers},
+                {"mixed_responses", traffic.mixed},
+                {"stale_responses", traffic.stale},
+                {"spanning_responses", traffic.spanning},
+                {"failed_responses", traffic.failed},
+                {"worst_response", traffic.worst}});
+  }
+  return ToText(all);
 }
 
 std::string DoctorAsJson(const runtime::DoctorReport& report) {

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "refit/base/status.h"
 #include "refit/cli/output.h"
 #include "refit/config/job_file.h"
+#include "refit/rpc/controller_rpc.h"
 #include "refit/rpc/report.h"
 #include "refit/runtime/bench_link.h"
 #include "refit/runtime/bench_shm.h"
@@ -37,7 +39,9 @@ std::string ConfigAsJson(const config::Job& job);
 std::string SchemaAsJson();
 std::string DemoAsJson(const runtime::DemoReport& report);
 std::string DoctorAsJson(const runtime::DoctorReport& report);
-std::string StatusAsJson(const rpc::FleetReport& report);
+std::string HistoryAsJson(const control::History& history);
+enum class Lines : std::uint8_t { kMany, kOne };
+std::string StatusAsJson(const rpc::FleetReport& report, Lines lines = Lines::kMany);
 std::string SyncAsJson(const rpc::SyncReport& report);
 std::string VerifyAsJson(const rpc::VerifyReport& report);
 

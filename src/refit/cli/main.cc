@@ -23,9 +23,10 @@ struct Subcommand {
 
 // In the order of --help.
 constexpr Subcommand kSubcommands[] = {
-    {"demo", AddDemo},         {"controller", AddController}, {"agent", AddAgent},   {"policy", AddPolicy},
-    {"sync", AddSync},         {"status", AddStatus},         {"verify", AddVerify}, {"engine", AddEngine},
-    {"shutdown", AddShutdown}, {"doctor", AddDoctor},         {"config", AddConfig}, {"bench", AddBench},
+    {"demo", AddDemo},     {"controller", AddController}, {"agent", AddAgent},     {"policy", AddPolicy},
+    {"sync", AddSync},     {"status", AddStatus},         {"history", AddHistory}, {"verify", AddVerify},
+    {"engine", AddEngine}, {"shutdown", AddShutdown},     {"doctor", AddDoctor},   {"config", AddConfig},
+    {"bench", AddBench},
 };
 
 std::string ProgramFolder(const char* argument) {

@@ -5,12 +5,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <ctime>
+#include <utility>
 
 namespace refit::cli {
 namespace {
 
 constexpr std::size_t kDifferencesShown = 10;
+constexpr std::size_t kShort = 8;  // of an identity, for people
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
@@ -26,6 +30,27 @@ std::string DescribeDifference(std::uint32_t engine, const weights::HashDifferen
     return fmt::format("{}: {} is missing", where, difference.parameter);
   }
   return fmt::format("{}: {} is {}, must be {}", where, difference.parameter, difference.actual, difference.expected);
+}
+
+// "███░░ 60 %"
+std::string BarOf(const rpc::SlotReport& slot, observe::Glyphs glyphs) {
+  constexpr std::size_t kCells = 8;
+  const double share = std::min(1.0, static_cast<double>(slot.bytes_delivered) / static_cast<double>(slot.bytes_total));
+  const auto filled = static_cast<std::size_t>(share * kCells);
+  std::string bar;
+  for (std::size_t cell = 0; cell < kCells; ++cell) {
+    const bool full = cell < filled;
+    bar += glyphs == observe::Glyphs::kUnicode ? (full ? "█" : "░") : (full ? "#" : "-");
+  }
+  return fmt::format("{} {:3.0f} %", bar, 100 * share);
+}
+
+std::string Numbers(const std::vector<SlotIndex>& slots) {
+  std::string text;
+  for (const SlotIndex slot : slots) {
+    text += fmt::format("{}{}", text.empty() ? "" : ",", slot.value());
+  }
+  return OrDash(text);
 }
 
 }  // namespace
@@ -95,9 +120,14 @@ std::string SyncAsText(const rpc::SyncReport& report) {
   return text;
 }
 
-std::string StatusAsText(const rpc::FleetReport& report) {
+double GigabytesPerSecond(const rpc::SlotReport& slot, const rpc::FleetReport& report) {
+  return report.transfer_seconds > 0 ? static_cast<double>(slot.bytes_delivered) / report.transfer_seconds / 1e9 : 0;
+}
+
+std::string StatusAsText(const rpc::FleetReport& report, observe::Glyphs glyphs) {
   std::string text =
-      fmt::format("run {}, profile {}, {}, {}\n", ToHex(report.run).substr(0, 8), report.profile, report.phase,
+      fmt::format("run {}, term {}, profile {}, {}, {}\n", ToHex(report.run).substr(0, kShort), report.term.value(),
+                  report.profile, report.phase,
                   report.committed.value() == 0 ? std::string("no version published yet")
                                                 : fmt::format("version {} published", report.committed.value()));
   if (!report.latch.ok()) {
@@ -106,15 +136,19 @@ std::string StatusAsText(const rpc::FleetReport& report) {
   std::vector<std::vector<std::string>> engines;
   for (const rpc::SlotReport& slot : report.slots) {
     const bool registered = !slot.incarnation.is_zero();
-    const bool usual = slot.service == "in service" || slot.state == "retired";
-    engines.push_back({fmt::format("{}", slot.slot.value()), usual ? slot.state : slot.state + ", " + slot.service,
+    const bool usual = slot.service.empty() || slot.service == "in service" || slot.state == "retired";
+    const bool moves = slot.bytes_total > 0;
+    engines.push_back({fmt::format("{}", slot.slot.value()),
+                       registered ? ToHex(slot.incarnation).substr(0, kShort) : "-",
+                       usual ? slot.state : slot.state + ", " + slot.service,
                        !registered    ? "-"
                        : slot.serving ? fmt::format("version {}", slot.version.value())
                                       : sync::ToString(slot.residue),
-                       registered ? fmt::format("{}", slot.tp_size) : "-", OrDash(slot.engine_version),
-                       OrDash(slot.engine_url), slot.last_error});
+                       OrDash(slot.doing), moves ? BarOf(slot, glyphs) : "-",
+                       moves ? fmt::format("{:.2f}", GigabytesPerSecond(slot, report)) : "-", OrDash(slot.engine_url),
+                       slot.last_error});
   }
-  text += observe::FormatTable({"engine", "state", "holds", "tp", "sglang", "url", ""}, engines);
+  text += observe::FormatTable({"engine", "life", "state", "holds", "doing", "delivered", "GB/s", "url", ""}, engines);
   std::vector<std::vector<std::string>> policies;
   for (const rpc::PolicyReport& policy : report.policies) {
     policies.push_back({fmt::format("{}", policy.rank.value()),
@@ -128,10 +162,42 @@ std::string StatusAsText(const rpc::FleetReport& report) {
                             ? fmt::format("lists {} of {} engines", report.router.entries, report.slots.size())
                             : "does not answer: " + report.router.status.message());
   }
-  if (report.bytes_total > 0 && report.phase != "idle") {
-    text += fmt::format("{} of {} delivered\n", observe::FormatBytes(report.bytes_delivered),
-                        observe::FormatBytes(report.bytes_total));
+  text.pop_back();
+  return text;
+}
+
+std::string TimeText(std::uint64_t unix_milliseconds) {
+  const auto seconds = static_cast<std::time_t>(unix_milliseconds / 1000);
+  std::tm utc{};
+  char text[32] = "-";
+  if (unix_milliseconds > 0 && gmtime_r(&seconds, &utc) != nullptr) {
+    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
+    return fmt::format("{}.{:03}Z", text, unix_milliseconds % 1000);
   }
+  return text;
+}
+
+std::string_view OutcomeOf(const control::HistoryEntry& entry) {
+  return entry.committed ? "published" : entry.status.has_value() ? "failed" : "unfinished";
+}
+
+std::string HistoryAsText(const control::History& history) {
+  std::string text = fmt::format("run {}, {} requests\n", ToHex(history.run).substr(0, kShort), history.entries.size());
+  std::vector<std::vector<std::string>> rows;
+  for (const control::HistoryEntry& entry : history.entries) {
+    const bool timed = entry.ended_at > 0 && entry.ended_at >= entry.began_at && entry.began_at > 0;
+    std::string remark = entry.status.has_value() && !entry.status->ok() ? entry.status->ToString() : "";
+    for (const auto& [slot, reason] : entry.excluded) {
+      remark += fmt::format("{}engine {} left out: {}", remark.empty() ? "" : "; ", slot.value(), reason);
+    }
+    rows.push_back({fmt::format("{}", entry.version.value()), std::string(OutcomeOf(entry)), TimeText(entry.began_at),
+                    timed ? observe::FormatSeconds(static_cast<double>(entry.ended_at - entry.began_at) / 1000) : "-",
+                    fmt::format("{}", entry.attempts), Numbers(entry.members),
+                    entry.committed ? ToHex(entry.digest).substr(0, kShort) : "-", entry.request_id,
+                    OrDash(entry.source), std::move(remark)});
+  }
+  text += observe::FormatTable(
+      {"version", "outcome", "asked", "took", "attempts", "engines", "digest", "request", "source", ""}, rows);
   text.pop_back();
   return text;
 }

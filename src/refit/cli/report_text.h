@@ -5,11 +5,14 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "refit/cli/output.h"
 #include "refit/observe/progress.h"
+#include "refit/rpc/controller_rpc.h"
 #include "refit/rpc/report.h"
 
 namespace refit::cli {
@@ -25,7 +28,13 @@ ByteCount BytesDelivered(const rpc::SyncReport& report);
 double GigabytesPerSecond(const rpc::SyncReport& report);
 
 std::string SyncAsText(const rpc::SyncReport& report);
-std::string StatusAsText(const rpc::FleetReport& report);
+// One line per fact that changes slowly, and a row for each engine: what it does, how far it is.
+std::string StatusAsText(const rpc::FleetReport& report, observe::Glyphs glyphs = observe::Glyphs::kAscii);
+double GigabytesPerSecond(const rpc::SlotReport& slot, const rpc::FleetReport& report);  // of the running transfer
+
+std::string HistoryAsText(const control::History& history);
+std::string TimeText(std::uint64_t unix_milliseconds);           // "2026-11-30T11:20:24.123Z"; "-" for 0
+std::string_view OutcomeOf(const control::HistoryEntry& entry);  // "published", "failed", "unfinished"
 
 // "verified: 6 ranks, 1632 parameters, 0 differences", or what is wrong.
 std::string VerdictOf(const rpc::VerifyReport& report);

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "refit/cli/command.h"
 #include "refit/cli/report_text.h"
@@ -24,26 +27,63 @@ struct Flags {
   bool watch = false;
 };
 
-int RunStatus(const Flags& flags) {
-  SetOnInterrupt(ExitIn(flags.form));
-  const auto place = PlaceOf(flags.controller, nullptr);
-  if (!place.has_value()) {
-    return Fail(flags.form, kUsage, place.status());
+// In place on a terminal. In a log a paragraph whenever something is different, and nothing else.
+class Watcher {
+ public:
+  explicit Watcher(Form form) : form_(form), in_place_(form == Form::kText && isatty(STDOUT_FILENO) == 1) {
+    if (in_place_) {
+      Print("\x1b[2J");
+    }
   }
+  void Show(std::string text, const std::string& json) {
+    if (form_ == Form::kJson) {
+      return Print(json);
+    }
+    if (in_place_) {
+      std::string clean = "\x1b[H";  // what was longer before leaves no rest
+      for (const char c : text) {
+        clean += c == '\n' ? "\x1b[K\n" : std::string(1, c);
+      }
+      text = clean + "\x1b[K\x1b[J";
+    } else if (text == last_) {
+      return;
+    }
+    Print(text);
+    last_ = std::move(text);
+  }
+
+ private:
+  const Form form_;
+  const bool in_place_;
+  std::string last_;
+};
+
+Result<rpc::FleetReport> AskStatus(const ControllerFlags& flags) {
+  REFIT_ASSIGN_OR_RETURN(const auto controller, FindForPeople(flags));
+  return controller->GetStatus(kDeadline);
+}
+
+int RunStatus(const Flags& flags) {
+  SetOnInterrupt(flags.watch ? OnInterrupt::kExit : ExitIn(flags.form));
+  std::optional<Watcher> watcher;
   while (true) {
-    const auto found = runtime::FindController(*place);
-    if (!found.has_value()) {
-      return Fail(flags.form, kFailed, found.status());
+    const auto report = AskStatus(flags.controller);
+    if (!report.has_value() && !watcher.has_value()) {
+      return FailToFind(flags.form, report.status());
     }
-    const auto report = rpc::ControllerClient::Connect(found->address)->GetStatus(kDeadline);
-    if (!report.has_value()) {
-      return Fail(flags.form, kFailed, report.status());
+    if (!report.has_value()) {  // it was there: its successor is waited for
+      watcher->Show(ErrorAsText(report.status()), ErrorAsJson(report.status(), {}));
+      poll(nullptr, 0, kWatchMilliseconds);
+      continue;
     }
-    if (flags.form == Form::kJson || !flags.watch) {
-      Print(flags.form == Form::kJson ? StatusAsJson(*report) : StatusAsText(*report));
+    if (!flags.watch) {
+      Print(flags.form == Form::kJson ? StatusAsJson(*report) : StatusAsText(*report, TerminalGlyphs()));
       return kOk;
     }
-    Print("\x1b[H\x1b[2J" + StatusAsText(*report));  // a cleared screen, until Ctrl-C
+    if (!watcher.has_value()) {
+      watcher.emplace(flags.form);
+    }
+    watcher->Show(StatusAsText(*report, TerminalGlyphs()), StatusAsJson(*report, Lines::kOne));
     poll(nullptr, 0, kWatchMilliseconds);
   }
 }
@@ -54,10 +94,11 @@ Run AddStatus(CLI::App& app, const Invocation&) {
   auto flags = std::make_shared<Flags>();
   app.description("Show who is registered, which version is published, and who serves it.");
   AddControllerFlags(app, flags->controller);
-  auto* watch = app.add_flag("--watch", flags->watch, "show it again twice a second, until Ctrl-C");
+  app.add_flag("--watch", flags->watch, "show it twice a second, until Ctrl-C; in a log only when something changed");
   AddFormFlag(app, flags->form);
-  app.get_option("--json")->excludes(watch);
-  app.footer("Example:\n  refit status --controller 127.0.0.1:41233 --watch");
+  app.footer(
+      "With --json --watch: one object per line. Ctrl-C ends with 130.\nExample:\n  refit status --controller "
+      "127.0.0.1:41233 --watch");
   return [flags] { return RunStatus(*flags); };
 }
 

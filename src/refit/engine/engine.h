@@ -43,10 +43,16 @@ struct EngineDescription {
 
 using weights::RankHashes;
 
+struct VersionSpan {  // tokens [begin, end) came from weights of this label
+  std::string version;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
 struct Generation {
   std::vector<std::int32_t> token_ids;
-  std::string text;            // empty where the engine has no tokenizer
-  std::string weight_version;  // at the end of the request
+  std::string text;                   // empty where the engine has no tokenizer
+  std::string weight_version;         // at the end of the request
+  std::vector<VersionSpan> versions;  // none where the engine does not say
 };
 struct GenerateRequest {
   std::string text;                     // or

@@ -10,6 +10,7 @@
 
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
+#include "refit/control/history.h"
 #include "refit/control/slot_action.h"
 #include "refit/rpc/agent_rpc.h"
 #include "refit/rpc/load_stream.h"
@@ -38,6 +39,7 @@ void Encode(const weights::RankHashes& hashes, v1::RankHashes* out);
 void Encode(const SyncReport& report, v1::SyncOutcome* out);
 void Encode(const FleetReport& report, v1::FleetStatus* out);
 void Encode(const VerifyReport& report, v1::VerifyReport* out);
+void Encode(const Result<control::History>& history, v1::HistoryReply* out);
 
 template <typename Id>
 Id DecodeId(const v1::Id128& in) {
@@ -64,6 +66,7 @@ weights::RankHashes Decode(const v1::RankHashes& in);
 Result<SyncReport> Decode(const v1::SyncOutcome& in);
 Result<FleetReport> Decode(const v1::FleetStatus& in);
 Result<VerifyReport> Decode(const v1::VerifyReport& in);
+Result<control::History> Decode(const v1::HistoryReply& in);
 
 // A status and, where it is OK, the hashes of every rank: ChecksumsReply and ExpectedHashesReply.
 template <typename Reply>

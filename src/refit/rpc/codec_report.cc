@@ -50,6 +50,9 @@ void EncodeSlot(const SlotReport& slot, v1::SlotStatus* out) {
   out->set_state(slot.state);
   out->set_service(slot.service);
   out->set_in_service(slot.in_service);
+  out->set_doing(slot.doing);
+  out->set_bytes_total(slot.bytes_total);
+  out->set_bytes_delivered(slot.bytes_delivered);
 }
 SlotReport DecodeSlot(const v1::SlotStatus& in) {
   return {.slot = SlotIndex(in.slot()),
@@ -64,7 +67,10 @@ SlotReport DecodeSlot(const v1::SlotStatus& in) {
           .last_error = in.last_error(),
           .state = in.state(),
           .service = in.service(),
-          .in_service = in.in_service()};
+          .in_service = in.in_service(),
+          .doing = in.doing(),
+          .bytes_total = in.bytes_total(),
+          .bytes_delivered = in.bytes_delivered()};
 }
 
 }  // namespace
@@ -135,6 +141,7 @@ void Encode(const FleetReport& report, v1::FleetStatus* out) {
   }
   out->set_bytes_total(report.bytes_total);
   out->set_bytes_delivered(report.bytes_delivered);
+  out->set_transfer_seconds(report.transfer_seconds);
   out->mutable_router()->set_url(report.router.url);
   Encode(report.router.status, out->mutable_router()->mutable_status());
   out->mutable_router()->set_entries(report.router.entries);
@@ -153,6 +160,7 @@ Result<FleetReport> Decode(const v1::FleetStatus& in) {
       .policies = {},
       .bytes_total = in.bytes_total(),
       .bytes_delivered = in.bytes_delivered(),
+      .transfer_seconds = in.transfer_seconds(),
       .router = {in.router().url(), Decode(in.router().status()), in.router().entries(), in.router().pid()}};
   for (const v1::SlotStatus& slot : in.slots()) {
     report.slots.push_back(DecodeSlot(slot));
@@ -162,6 +170,60 @@ Result<FleetReport> Decode(const v1::FleetStatus& in) {
         {PolicyRank(policy.rank()), DecodeId<Incarnation>(policy.incarnation()), policy.address(), policy.source()});
   }
   return report;
+}
+
+void Encode(const Result<control::History>& history, v1::HistoryReply* out) {
+  Encode(history.status(), out->mutable_status());
+  if (!history.has_value()) {
+    return;
+  }
+  Encode(history->run, out->mutable_run());
+  for (const control::HistoryEntry& entry : history->entries) {
+    v1::HistoryEntry* wire = out->add_entries();
+    wire->set_request_id(entry.request_id);
+    wire->set_source(entry.source);
+    wire->set_version(entry.version.value());
+    wire->set_attempts(entry.attempts);
+    wire->set_began_at_ms(entry.began_at);
+    wire->set_ended_at_ms(entry.ended_at);
+    wire->set_committed(entry.committed);
+    wire->set_told(entry.status.has_value());
+    Encode(entry.status.value_or(OkStatus()), wire->mutable_status());
+    Encode(entry.digest, wire->mutable_digest());
+    for (const SlotIndex slot : entry.members) {
+      wire->add_members(slot.value());
+    }
+    for (const auto& [slot, reason] : entry.excluded) {
+      v1::Exclusion* exclusion = wire->add_excluded();
+      exclusion->set_slot(slot.value());
+      exclusion->set_reason(reason);
+    }
+  }
+}
+Result<control::History> Decode(const v1::HistoryReply& in) {
+  REFIT_RETURN_IF_ERROR(Decode(in.status()));
+  control::History history{.run = DecodeId<RunId>(in.run()), .entries = {}};
+  for (const v1::HistoryEntry& wire : in.entries()) {
+    control::HistoryEntry& entry = history.entries.emplace_back(
+        control::HistoryEntry{.request_id = wire.request_id(),
+                              .source = wire.source(),
+                              .version = WeightVersion(wire.version()),
+                              .attempts = wire.attempts(),
+                              .began_at = wire.began_at_ms(),
+                              .ended_at = wire.ended_at_ms(),
+                              .committed = wire.committed(),
+                              .status = wire.told() ? std::optional(Decode(wire.status())) : std::nullopt,
+                              .digest = DecodeId<Digest>(wire.digest()),
+                              .members = {},
+                              .excluded = {}});
+    for (const std::uint32_t slot : wire.members()) {
+      entry.members.emplace_back(slot);
+    }
+    for (const v1::Exclusion& exclusion : wire.excluded()) {
+      entry.excluded.emplace_back(SlotIndex(exclusion.slot()), exclusion.reason());
+    }
+  }
+  return history;
 }
 
 void Encode(const VerifyReport& report, v1::VerifyReport* out) {

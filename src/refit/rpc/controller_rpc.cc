@@ -89,6 +89,10 @@ class ControllerService final : public v1::Controller::Service {
     Encode(handler_.Verify({request->slot(), request->model(), Duration(request->budget_ns())}), reply);
     return grpc::Status::OK;
   }
+  grpc::Status GetHistory(grpc::ServerContext*, const v1::HistoryRequest*, v1::HistoryReply* reply) override {
+    Encode(handler_.GetHistory(), reply);
+    return grpc::Status::OK;
+  }
   grpc::Status ActOnSlot(grpc::ServerContext*, const v1::SlotRequest* request, v1::SlotReply* reply) override {
     const auto action = DecodeSlotAction(request->action());
     if (!action.has_value()) {
@@ -201,6 +205,13 @@ class GrpcControllerClient final : public ControllerClient {
     v1::ShutdownReply reply;
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->Shutdown(&context, request, &reply), whom_));
     return Decode(reply.status());
+  }
+  Result<control::History> GetHistory(Duration deadline) override {
+    grpc::ClientContext context;
+    Prepare(context, deadline);
+    v1::HistoryReply reply;
+    REFIT_RETURN_IF_ERROR(FromGrpc(stub_->GetHistory(&context, v1::HistoryRequest(), &reply), whom_));
+    return Decode(reply);
   }
   Status ActOnSlot(const SlotRequest& request) override {
     grpc::ClientContext context;

@@ -14,6 +14,7 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/base/time.h"
+#include "refit/control/history.h"
 #include "refit/control/slot_action.h"
 #include "refit/rpc/agent_rpc.h"
 #include "refit/rpc/report.h"
@@ -84,6 +85,7 @@ class ControllerHandler {
   virtual VerifyReport Verify(const VerifyRequest& request) = 0;
   virtual Status Shutdown(Duration budget) = 0;  // closes every link of the fleet
   virtual Status ActOnSlot(const SlotRequest& request) = 0;
+  virtual Result<control::History> GetHistory() = 0;
 };
 
 Result<std::unique_ptr<Server>> ServeController(const std::string& listen, ControllerHandler& handler);
@@ -103,6 +105,7 @@ class ControllerClient {
   virtual Result<VerifyReport> Verify(const VerifyRequest& request) = 0;
   virtual Status Shutdown(Duration budget) = 0;
   virtual Status ActOnSlot(const SlotRequest& request) = 0;  // until it is done
+  virtual Result<control::History> GetHistory(Duration deadline) = 0;
 };
 
 }  // namespace refit::rpc

@@ -72,6 +72,9 @@ struct SlotReport {
   std::string state;    // fleet::SlotState in words
   std::string service;  // "in service", "draining", "drained", "removing", "restarting"
   bool in_service = true;
+  std::string doing{};        // the command that runs there; empty: none
+  ByteCount bytes_total = 0;  // of the running transfer, over ranks; 0: none runs
+  ByteCount bytes_delivered = 0;
 };
 
 struct PolicyReport {
@@ -100,6 +103,7 @@ struct FleetReport {
   std::vector<PolicyReport> policies;
   ByteCount bytes_total = 0;
   ByteCount bytes_delivered = 0;
+  double transfer_seconds = 0;  // since the running transfer began; 0: none runs
   RouterReport router;
 };
 

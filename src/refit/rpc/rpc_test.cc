@@ -357,6 +357,12 @@ class FakeController final : public ControllerHandler {
   }
   VerifyReport Verify(const VerifyRequest&) override { return {}; }
   Status Shutdown(Duration) override { return ResourceExhausted("busy", "wait"); }
+  Result<control::History> GetHistory() override {
+    if (!history_.has_value()) {
+      return DataLoss("the journal is corrupt");
+    }
+    return *history_;
+  }
   Status ActOnSlot(const SlotRequest& request) override {
     return FailedPrecondition(StrCat(static_cast<int>(request.action), " of ", request.slot, " within ",
                                      request.grace / seconds(1), " s of ", request.budget / seconds(1), " s"));
@@ -364,6 +370,7 @@ class FakeController final : public ControllerHandler {
 
   AgentRegistration agent_;
   AgentEnd end_;
+  std::optional<control::History> history_;
 };
 
 TEST(ControllerRpc, AShutdownThatIsRefusedSaysWhy) {
@@ -393,6 +400,42 @@ TEST(ControllerRpc, WhatPeopleWantOfASlotArrivesAsItWasAsked) {
   const Status status = ControllerClient::Connect((*server)->address())
                             ->ActOnSlot({control::SlotAction::kRestart, SlotIndex(7), seconds(3), seconds(10)});
   EXPECT_EQ(status.ToString(), "FAILED_PRECONDITION: 3 of 7 within 3 s of 10 s");
+}
+
+TEST(ControllerRpc, TheHistoryArrivesAsItWasTold) {
+  FakeController controller;
+  const auto server = ServeController("127.0.0.1:0", controller);
+  ASSERT_TRUE(server.has_value());
+  const auto client = ControllerClient::Connect((*server)->address());
+  EXPECT_EQ(client->GetHistory(seconds(10)).status(), DataLoss("the journal is corrupt"));
+  control::HistoryEntry entry{.request_id = "a",
+                              .source = "s",
+                              .version = WeightVersion(4),
+                              .attempts = 2,
+                              .began_at = 5,
+                              .ended_at = 6,
+                              .committed = true,
+                              .status = Unavailable("x", "y"),
+                              .digest = Digest{{1, 2}},
+                              .members = {SlotIndex(3)},
+                              .excluded = {{SlotIndex(4), "died"}}};
+  controller.history_ = control::History{RunId{{8, 9}}, {entry, control::HistoryEntry{.request_id = "b"}}};
+  const auto history = client->GetHistory(seconds(10));
+  ASSERT_TRUE(history.has_value()) << history.status().ToString();
+  EXPECT_EQ(history->run, (RunId{{8, 9}}));
+  ASSERT_EQ(history->entries.size(), 2U);
+  const control::HistoryEntry& first = history->entries[0];
+  EXPECT_EQ(first.request_id + first.source, "as");
+  EXPECT_EQ(first.version, entry.version);
+  EXPECT_EQ(first.attempts, 2U);
+  EXPECT_EQ(first.began_at, 5U);
+  EXPECT_EQ(first.ended_at, 6U);
+  EXPECT_TRUE(first.committed);
+  EXPECT_EQ(first.status, entry.status);
+  EXPECT_EQ(first.digest, entry.digest);
+  EXPECT_EQ(first.members, entry.members);
+  EXPECT_EQ(first.excluded, entry.excluded);
+  EXPECT_FALSE(history->entries[1].status.has_value());
 }
 
 TEST(ControllerRpc, AnAgentSaysHowItsEngineHashes) {  // settled D8

@@ -51,6 +51,7 @@ class FakeController final : public rpc::ControllerHandler {
   rpc::VerifyReport Verify(const rpc::VerifyRequest&) override { return {}; }
   Status Shutdown(Duration) override { return {}; }
   Status ActOnSlot(const rpc::SlotRequest&) override { return {}; }
+  Result<control::History> GetHistory() override { return control::History{}; }
 
   std::atomic<int> registrations = 0;
   exec::Watched<std::vector<std::string>> requests;

@@ -24,6 +24,7 @@
 #include "refit/runtime/answer_desk.h"
 #include "refit/runtime/engine_errands.h"
 #include "refit/runtime/journal_writer.h"
+#include "refit/runtime/read_history.h"
 #include "refit/runtime/reply_desk.h"
 #include "refit/runtime/span_log.h"
 #include "refit/runtime/takeover.h"
@@ -46,6 +47,7 @@ constexpr Duration kFirstBackoff = std::chrono::seconds(1);
 constexpr Duration kMaxBackoff = std::chrono::seconds(60);
 constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
 constexpr Duration kProgressDeadline = std::chrono::milliseconds(500);
+constexpr Duration kHistoryDeadline = std::chrono::seconds(10);
 
 std::string LaneOf(SlotIndex slot) { return StrCat("engine ", slot); }
 std::string LaneOf(PolicyRank rank) { return StrCat("policy ", rank); }
@@ -201,9 +203,15 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
             {rank, reached ? registration.incarnation : Incarnation{}, registration.address, registration.source});
       }
     });
-    const rpc::SyncProgress progress = Progress();
-    report.bytes_total = progress.bytes_total;
-    report.bytes_delivered = progress.bytes_delivered;
+    const Instant began(Duration(transferring_since_.load()));
+    report.transfer_seconds = began > Instant{} ? ToSeconds(exec::Now() - began) : 0;
+    report.bytes_total = bytes_total_;
+    for (const auto& [slot, bytes] : Delivered()) {
+      report.bytes_delivered += bytes;
+      for (rpc::SlotReport& one : report.slots) {
+        one.bytes_delivered = one.slot == slot ? bytes : one.bytes_delivered;
+      }
+    }
     if (router_ != nullptr) {
       report.router = router_->report();
     }
@@ -244,6 +252,11 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   Status Shutdown(Duration budget) override {
     const std::string id = ToHex(exec::RandomId());
     return Ask(id, control::ShutdownRequested{id}, budget, "not every agent has closed its links in time");
+  }
+
+  Result<control::History> GetHistory() override {
+    return options_.state_directory.empty() ? journal_.ReadHistory(kHistoryDeadline)
+                                            : ReadHistory(options_.state_directory);
   }
 
   Status ActOnSlot(const rpc::SlotRequest& request) override {
@@ -425,8 +438,10 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     const SlotIndex slot = effect.slot;
     const auto agent = peers_.With([slot](Peers& peers) { return peers.agents[slot].client; });
     if (command.kind == sync::AgentCommandKind::kAttempt && command.manifest != nullptr) {
+      expected_[slot] = 0;
       for (const sync::StreamSource& stream : command.streams) {
         bytes_total_ += command.manifest->total_size() * stream.tp_ranks.size();
+        expected_[slot] += command.manifest->total_size() * stream.tp_ranks.size();
       }
     }
     spans_.Begin(LaneOf(slot), command.stamp.seq, sync::ToString(command.kind), exec::Now());
@@ -557,6 +572,13 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     const bool binds = machine_.phase() == sync::SessionPhase::kAttempting &&
                        spans_.running(sync::ToString(sync::AgentCommandKind::kBind));
     report.phase = binds ? "binding" : sync::ToString(machine_.phase());
+    const bool transferring = machine_.phase() == sync::SessionPhase::kTransferring;
+    if (!transferring || transferring_since_ == 0) {
+      transferring_since_ = transferring ? exec::Now().time_since_epoch().count() : 0;
+    }
+    if (machine_.phase() == sync::SessionPhase::kIdle) {
+      expected_.clear();
+    }
     report.committed = machine_.committed();
     report.stale = machine_.stale();
     report.latch = machine_.latch().value_or(OkStatus());
@@ -573,7 +595,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
                               .last_error = slot.last_error,
                               .state = std::string(fleet::ToString(slot.state)),
                               .service = slot.service,
-                              .in_service = slot.in_service});
+                              .in_service = slot.in_service,
+                              .doing = spans_.running_in(LaneOf(slot.slot)),
+                              .bytes_total = transferring ? expected_[slot.slot] : 0});
     }
     snapshot_.With([&report](rpc::FleetReport& current) { current = std::move(report); });
   }
@@ -582,16 +606,34 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     rpc::SyncProgress progress;
     progress.phase = snapshot_.With([](rpc::FleetReport& current) { return current.phase; });
     progress.bytes_total = bytes_total_;
-    if (progress.phase != sync::ToString(sync::SessionPhase::kTransferring)) {
-      return progress;
+    for (const auto& [slot, bytes] : Delivered()) {
+      progress.bytes_delivered += bytes;
     }
+    return progress;
+  }
+
+  // By whoever takes part in the running transfer, over ranks.
+  std::map<SlotIndex, ByteCount> Delivered() {
+    std::map<SlotIndex, ByteCount> delivered;
+    const auto takes_part = snapshot_.With([](const rpc::FleetReport& current) {
+      std::set<SlotIndex> slots;
+      for (const rpc::SlotReport& slot : current.slots) {
+        if (slot.bytes_total > 0) {
+          slots.insert(slot.slot);
+        }
+      }
+      return slots;
+    });
     for (const Agent& agent : AgentsInReach()) {
+      if (!takes_part.contains(agent.registration.slot)) {
+        continue;
+      }
       if (const auto bytes = agent.client->BytesDelivered(kProgressDeadline); bytes.has_value()) {
-        progress.bytes_delivered += *bytes;
+        delivered[agent.registration.slot] = *bytes;
         Post(sync::SessionEvent(sync::Delivered{agent.registration.slot, agent.registration.incarnation, *bytes}));
       }
     }
-    return progress;
+    return delivered;
   }
 
   std::vector<Agent> AgentsInReach() {
@@ -647,8 +689,10 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   const RunId run_;
   const Term term_;
   const std::optional<control::JournalState> recovered_;
-  control::Controller machine_;  // the loop's
-  SpanLog spans_;                // the loop's
+  control::Controller machine_;                        // the loop's
+  SpanLog spans_;                                      // the loop's
+  std::map<SlotIndex, ByteCount> expected_;            // the loop's: bytes of the last attempt, over ranks
+  std::atomic<Duration::rep> transferring_since_ = 0;  // 0: nothing moves
   std::atomic<ByteCount> bytes_total_ = 0;
   Verifier verifier_;
   exec::Mailbox<control::ControllerEvent> mailbox_{kMailboxCapacity};

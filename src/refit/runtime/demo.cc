@@ -21,6 +21,7 @@
 #include "refit/observe/timeline_svg.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/runtime/demo_fleet.h"
+#include "refit/runtime/demo_kill.h"
 #include "refit/runtime/request_id.h"
 #include "refit/runtime/source.h"
 
@@ -84,15 +85,17 @@ class Listener {
     return listener;
   }
 
-  Result<std::string> Ask(const std::string& url) const {
+  const std::vector<checkpoint::TokenId>& prompt() const { return prompt_; }
+  Result<std::vector<std::int32_t>> AskTokens(const std::string& url) const {
     REFIT_ASSIGN_OR_RETURN(const auto engine, engine::sglang::ConnectSglang({.url = url, .admin_key = {}}));
     REFIT_ASSIGN_OR_RETURN(
         const engine::Generation generation,
         engine->Generate({.text = {}, .token_ids = prompt_, .max_new_tokens = kMaxNewTokens}, kGenerateDeadline));
-    if (tokenizer_ == nullptr) {
-      return fmt::format("{}", generation.token_ids);
-    }
-    return tokenizer_->Decode(generation.token_ids, checkpoint::Tokenizer::SpecialTokens::kSkip);
+    return generation.token_ids;
+  }
+  std::string TextOf(const std::vector<std::int32_t>& token_ids) const {
+    return tokenizer_ == nullptr ? fmt::format("{}", token_ids)
+                                 : tokenizer_->Decode(token_ids, checkpoint::Tokenizer::SpecialTokens::kSkip);
   }
 
  private:
@@ -177,7 +180,11 @@ class Demo {
                                        std::pair<std::string, std::string>("the real weights again", "")}) {
       REFIT_RETURN_IF_ERROR(Refit(name, source, fleet, ceiling));
       REFIT_RETURN_IF_ERROR(Listen(fmt::format("after refit {}, {}", report_.refits.size(), name), listener, fleet));
+      if (options_.kill.has_value() && !report_.kill.has_value()) {
+        REFIT_RETURN_IF_ERROR(Kill(listener, fleet));
+      }
     }
+    EndTraffic();
     REFIT_RETURN_IF_ERROR(DrawTimeline());
     REFIT_ASSIGN_OR_RETURN(report_.verification, rpc::ControllerClient::Connect(fleet.controller())
                                                      ->Verify({.slot = -1, .model = {}, .budget = kVerifyDeadline}));
@@ -191,21 +198,60 @@ class Demo {
  private:
   Status Listen(const std::string& when, const Listener& listener, const DemoFleet& fleet) {
     DemoText text{when, {}};
-    for (const std::string& url : fleet.engine_urls()) {
-      REFIT_ASSIGN_OR_RETURN(std::string said, listener.Ask(url));
-      text.engines.push_back(std::move(said));
+    for (const std::string& url : urls_.empty() ? fleet.engine_urls() : urls_) {
+      REFIT_ASSIGN_OR_RETURN(std::vector<std::int32_t> said, listener.AskTokens(url));
+      text.engines.push_back(listener.TextOf(said));
+      said_ = std::move(said);
+    }
+    if (!report_.refits.empty() && options_.kill.has_value()) {  // every engine is proven to hold the same
+      judge_.Add(report_.refits.back().report.version, asked_, answered_, said_);
     }
     sink_.Text(text);
     report_.texts.push_back(std::move(text));
     return OkStatus();
   }
 
+  // Under steady traffic at every engine, which goes on until the last refit has ended.
+  Status Kill(const Listener& listener, const DemoFleet& fleet) {
+    const auto& prompt = listener.prompt();
+    traffic_.emplace(std::vector<std::int32_t>(prompt.begin(), prompt.end()), kMaxNewTokens);
+    urls_ = fleet.engine_urls();
+    for (std::uint32_t slot = 0; slot < urls_.size(); ++slot) {
+      traffic_->Send(SlotIndex(slot), urls_[slot]);
+    }
+    const SlotIndex slot = *options_.kill;
+    REFIT_ASSIGN_OR_RETURN(report_.kill, KillAndWatch({fleet.controller(), options_.logs_folder, slot}, sink_,
+                                                      interrupted_, [this, slot](const std::string& url) {
+                                                        urls_[slot.value()] = url;
+                                                        traffic_->Send(slot, url);
+                                                      }));
+    sink_.Line(
+        fmt::format("  engine {} serves the published version again after {:.2f} s; its launch took {:.2f} s of them",
+                    slot.value(), report_.kill->time_to_return_seconds, report_.kill->launch_seconds));
+    return Listen(fmt::format("after the recovery of engine {}", slot.value()), listener, fleet);
+  }
+
+  void EndTraffic() {
+    if (!traffic_.has_value()) {
+      return;
+    }
+    traffic_->Stop();
+    TrafficCounts& counts = report_.kill->traffic;
+    counts = judge_.Judge(traffic_->Take());
+    counts.failed = traffic_->failed();
+    sink_.Line(fmt::format("\ntraffic meanwhile: {} answers, {} mixed, {} stale, {} failed; opened links: {}",
+                           counts.answers, counts.mixed, counts.stale, counts.failed,
+                           fmt::join(report_.kill->rebound_peers, ", ")));
+  }
+
   Status Refit(const std::string& name, const std::string& source, const DemoFleet& fleet, const Ceiling& ceiling) {
     const auto client = rpc::ControllerClient::Connect(fleet.controller());
+    asked_ = exec::Now();
     REFIT_ASSIGN_OR_RETURN(
         rpc::SyncReport report,
         client->Sync({.request_id = NewRequestId(), .source = source, .budget = options_.sync_deadline},
                      [this](const rpc::SyncProgress& progress) { sink_.Progress(progress); }));
+    answered_ = exec::Now();
     if (!report.status.ok()) {
       std::string residues;
       for (const rpc::EngineReport& engine : report.engines) {
@@ -241,6 +287,12 @@ class Demo {
   const std::function<bool()>& interrupted_;
   const std::string altered_;
   DemoReport report_;
+  std::vector<std::string> urls_;  // since somebody was killed
+  std::vector<std::int32_t> said_;
+  Instant asked_{};
+  Instant answered_{};  // the last refit
+  TrafficJudge judge_;
+  std::optional<Traffic> traffic_;
 };
 
 }  // namespace

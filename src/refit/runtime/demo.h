@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "refit/base/time.h"
 #include "refit/rpc/report.h"
 #include "refit/runtime/agent_host.h"
+#include "refit/runtime/traffic.h"
 
 namespace refit::runtime {
 
@@ -35,6 +37,7 @@ struct DemoOptions {
   std::string family = "c";
   enum class After : std::uint8_t { kEnd, kKeepRunning } after = After::kEnd;  // kKeepRunning: until interrupted
   std::string prompt = "What is the capital of France?";
+  std::optional<SlotIndex> kill;  // whose server is killed after the first refit, under traffic; engines are ours then
   Duration launch_deadline = std::chrono::seconds(90);
   Duration sync_deadline = std::chrono::seconds(120);
 };
@@ -50,6 +53,15 @@ struct DemoRefit {
   double ceiling_seconds = 0;  // the same bytes and loads, once per engine, by two copying threads; 0: not measured
 };
 
+struct DemoKill {
+  SlotIndex slot;
+  bool recovered = false;
+  double time_to_return_seconds = 0;         // from the kill until it served the published version
+  double launch_seconds = 0;                 // of that, its own launch
+  std::vector<std::string> rebound_peers{};  // links that were opened meanwhile: "engine-1 policy-0"
+  TrafficCounts traffic{};                   // from the kill to the end of the last refit, at every engine
+};
+
 struct DemoReport {
   std::string model;  // its folder
   std::uint32_t tp_size = 0;
@@ -58,6 +70,7 @@ struct DemoReport {
   std::string timeline_path;
   std::vector<DemoText> texts;
   std::vector<DemoRefit> refits;
+  std::optional<DemoKill> kill;
   rpc::VerifyReport verification;
 };
 

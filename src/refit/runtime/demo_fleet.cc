@@ -62,6 +62,11 @@ Status DemoFleet::WriteConfig() const {
   for (std::uint32_t rank = 0; rank < plan_.policy_count; ++rank) {
     text += fmt::format("  - {{rank: {}, source: {}}}\n", rank, model);
   }
+  if (options_.kill.has_value()) {
+    text +=
+        "generation: {use_fault_tolerance: true, rollout_health_check_interval: 1.0, rollout_health_check_timeout: "
+        "3.0, rollout_health_check_first_wait: 0.0}\n";
+  }
   text += "engines:\n";
   for (std::uint32_t slot = 0; slot < options_.engine_count; ++slot) {
     text += fmt::format("  - {{slot: {}, tp: {}, {}}}\n", slot, plan_.tp_size, EngineText(model));

@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "refit/base/str.h"
+#include "refit/exec/clock.h"
+#include "refit/exec/mailbox.h"
 #include "refit/observe/log.h"
+#include "refit/runtime/read_history.h"
 
 namespace refit::runtime {
 namespace {
@@ -71,6 +74,13 @@ void JournalWriter::CheckTerm() {
   if (!checking_.exchange(true)) {  // while the medium does not answer, one question is enough
     Post([this] { TellTerm(); }, [this](const Status&) { checking_ = false; });
   }
+}
+
+Result<control::History> JournalWriter::ReadHistory(Duration deadline) {
+  const auto ticket = std::make_shared<exec::Mailbox<Result<control::History>>>(1);
+  Post([this, ticket] { static_cast<void>(ticket->Push(runtime::ReadHistory(*store_))); },
+       [ticket](const Status& status) { static_cast<void>(ticket->Push(status)); });
+  return ticket->Pop(exec::Now() + deadline).value_or(DeadlineExceeded("the journal is busy", "try again"));
 }
 
 void JournalWriter::TellTerm() {

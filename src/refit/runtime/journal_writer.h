@@ -14,6 +14,7 @@
 #include "refit/base/ids.h"
 #include "refit/base/status.h"
 #include "refit/control/controller.h"
+#include "refit/control/history.h"
 #include "refit/exec/lane.h"
 #include "refit/store/store.h"
 
@@ -29,6 +30,8 @@ class JournalWriter {
   // Answered by Appended, or by TermChecked where the term is not ours any more.
   void Append(const control::Append& append);
   void CheckTerm();  // answered by TermChecked, where the file could be read
+  // Of a journal that nobody else can open: one in memory.
+  Result<control::History> ReadHistory(Duration deadline);
 
  private:
   void Post(std::function<void()> task, const std::function<void(const Status&)>& refused);

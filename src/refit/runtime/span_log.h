@@ -42,6 +42,11 @@ class SpanLog {
   bool running(std::string_view name) const {
     return std::any_of(open_.begin(), open_.end(), [name](const auto& span) { return span.second.name == name; });
   }
+  std::string running_in(const std::string& lane) const {
+    const auto found =
+        std::find_if(open_.begin(), open_.end(), [&lane](const auto& span) { return span.second.lane == lane; });
+    return found == open_.end() ? std::string() : found->second.name;
+  }
   // Every span; what is still open ends now.
   std::vector<rpc::Span> Finish(Instant now) {
     while (!open_.empty()) {

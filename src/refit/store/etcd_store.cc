@@ -36,7 +36,7 @@ std::optional<Number> NumberIn(std::string_view text) {
 
 std::string ValueOf(Term term, const control::Record& record) {
   const std::string payload = control::Encode(record);
-  return StrCat(DigestOf(payload), ' ', term, ' ', control::NameOf(record), '\n', payload);
+  return StrCat(DigestOf(payload), ' ', term, ' ', UnixMilliseconds(), ' ', control::NameOf(record), '\n', payload);
 }
 
 // Whether a record was written under that term.
@@ -104,11 +104,11 @@ Result<Holder> EtcdStore::ReadHolder() {
   return holder;
 }
 
-Result<std::vector<std::string>> EtcdStore::ReadRecords() {
+Result<std::vector<Row>> EtcdStore::ReadRows() {
   REFIT_ASSIGN_OR_RETURN(const auto entries, etcd_.ReadAll(Key("journal/"), DeadlineFromNow()));
-  std::vector<std::string> payloads;
+  std::vector<Row> rows;
   for (const auto& [key, value] : entries) {
-    const std::uint64_t position = payloads.size() + 1;
+    const std::uint64_t position = rows.size() + 1;
     if (REFIT_MUTANT("RX-JRNL-02/accept-a-hole-in-etcd", key != JournalKey(position), false)) {
       return Damaged(place_, StrCat("record ", position, " is missing"));
     }
@@ -118,9 +118,12 @@ Result<std::vector<std::string>> EtcdStore::ReadRecords() {
                      head < kDigestDigits || value.compare(0, kDigestDigits, DigestOf(payload)) != 0, false)) {
       return Damaged(place_, StrCat("record ", position, " is not what was written"));
     }
-    payloads.push_back(std::move(payload));
+    const std::string_view line = std::string_view(value).substr(0, head);
+    const std::string_view before_name = line.substr(0, line.rfind(' '));
+    const std::string_view written_at = before_name.substr(before_name.rfind(' ') + 1);
+    rows.push_back({std::move(payload), NumberIn<std::uint64_t>(written_at).value_or(0)});
   }
-  return payloads;
+  return rows;
 }
 
 Result<std::uint64_t> EtcdStore::ReadLast() {

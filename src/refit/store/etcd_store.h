@@ -33,7 +33,7 @@ class EtcdStore final : public Store {
   static Result<std::unique_ptr<EtcdStore>> OpenExisting(const std::string& place);
 
   Result<Holder> ReadHolder() override;
-  Result<std::vector<std::string>> ReadRecords() override;
+  Result<std::vector<Row>> ReadRows() override;
   Result<Term> TakeTerm(Term seen, const Holder& self, RunId run) override;
   Status Announce(Term term, const std::string& address) override;
   Status Release(Term term) override;

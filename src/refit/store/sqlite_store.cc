@@ -30,7 +30,7 @@ namespace {
 
 constexpr char kInMemory[] = ":memory:";
 constexpr std::uint64_t kApplicationId = 0x72666974;  // "rfit"
-constexpr std::uint64_t kSchema = 1;
+constexpr std::uint64_t kSchema = 2;
 // Writers hold the file for one commit. Whoever keeps it longer is not one of them.
 constexpr Duration kBusyTimeout = std::chrono::seconds(3);
 constexpr char kRemedy[] = "give another state directory, or look at what is there";
@@ -176,7 +176,7 @@ Status SqliteStore::CreateTables() {
         "INSERT INTO authority VALUES(1, 0, 0, 0, '', '')",
         // version: of a COMMIT; the index is what makes it unique (RX-COMMIT-02).
         "CREATE TABLE journal(position INTEGER PRIMARY KEY, term INTEGER NOT NULL, type TEXT NOT NULL,"
-        " version INTEGER, payload BLOB NOT NULL, digest TEXT NOT NULL)",
+        " version INTEGER, payload BLOB NOT NULL, digest TEXT NOT NULL, written_at INTEGER NOT NULL)",
         "CREATE UNIQUE INDEX one_commit_per_version ON journal(version) WHERE version IS NOT NULL"}) {
     REFIT_RETURN_IF_ERROR(connection_->Run(sql));
   }
@@ -199,28 +199,28 @@ Result<Holder> SqliteStore::ReadHolder() {
                 .address = row.Text(4)};
 }
 
-Result<std::vector<std::string>> SqliteStore::ReadRecords() {
+Result<std::vector<Row>> SqliteStore::ReadRows() {
   Statement check = connection_->Prepare("PRAGMA quick_check(1)");
   REFIT_ASSIGN_OR_RETURN(const bool checked, check.Step());
   if (!checked || check.Text(0) != "ok") {
     return Damaged(connection_->path(), OnOneLine(check.Text(0)));
   }
-  Statement row = connection_->Prepare("SELECT position, payload, digest FROM journal ORDER BY position");
-  std::vector<std::string> payloads;
+  Statement row = connection_->Prepare("SELECT position, payload, digest, written_at FROM journal ORDER BY position");
+  std::vector<Row> rows;
   while (true) {
     REFIT_ASSIGN_OR_RETURN(const bool more, row.Step());
     if (!more) {
-      return payloads;
+      return rows;
     }
     const std::uint64_t position = row.Number(0);
-    if (REFIT_MUTANT("RX-JRNL-02/accept-a-hole", position != payloads.size() + 1, false)) {
-      return Damaged(connection_->path(), StrCat("record ", payloads.size() + 1, " is missing"));
+    if (REFIT_MUTANT("RX-JRNL-02/accept-a-hole", position != rows.size() + 1, false)) {
+      return Damaged(connection_->path(), StrCat("record ", rows.size() + 1, " is missing"));
     }
     std::string payload = row.Text(1);
     if (REFIT_MUTANT("RX-JRNL-02/trust-the-bytes", DigestOf(payload) != row.Text(2), false)) {
       return Damaged(connection_->path(), StrCat("record ", position, " is not what was written"));
     }
-    payloads.push_back(std::move(payload));
+    rows.push_back({std::move(payload), row.Number(3)});
   }
 }
 
@@ -256,7 +256,7 @@ Status SqliteStore::CheckTerm(Term term) {
 Status SqliteStore::Insert(Term term, const control::Record& record) {
   const std::string payload = control::Encode(record);
   Statement insert =
-      connection_->Prepare("INSERT INTO journal(term, type, version, payload, digest) VALUES(?,?,?,?,?)");
+      connection_->Prepare("INSERT INTO journal(term, type, version, payload, digest, written_at) VALUES(?,?,?,?,?,?)");
   insert.Bind(term.value()).Bind(control::NameOf(record));
   if (const auto* commit = std::get_if<control::CommitRecord>(&record)) {
     insert.Bind(commit->version.value());
@@ -264,7 +264,7 @@ Status SqliteStore::Insert(Term term, const control::Record& record) {
     insert.BindNull();
   }
   const std::string digest = DigestOf(payload);
-  return insert.BindBlob(payload).Bind(digest).Run();
+  return insert.BindBlob(payload).Bind(digest).Bind(UnixMilliseconds()).Run();
 }
 
 Result<Term> SqliteStore::TakeTerm(Term seen, const Holder& self, RunId run) {

@@ -36,7 +36,7 @@ class SqliteStore final : public Store {
   SqliteStore& operator=(const SqliteStore&) = delete;
 
   Result<Holder> ReadHolder() override;
-  Result<std::vector<std::string>> ReadRecords() override;
+  Result<std::vector<Row>> ReadRows() override;
   Result<Term> TakeTerm(Term seen, const Holder& self, RunId run) override;
   Status Announce(Term term, const std::string& address) override;
   Status Release(Term term) override;

@@ -195,8 +195,8 @@ TEST_F(SqliteStoreTest, AnotherProgramsDatabaseIsLeftAlone) {
 
 TEST_F(SqliteStoreTest, ANewerSchemaIsRefused) {
   Open();
-  Execute("PRAGMA user_version = 2");
-  EXPECT_THAT(OpenError().message(), HasSubstr("schema 2, known is 1"));
+  Execute("PRAGMA user_version = 3");
+  EXPECT_THAT(OpenError().message(), HasSubstr("schema 3, known is 2"));
 }
 
 TEST_F(SqliteStoreTest, AMissingRecordIsNoticed) {

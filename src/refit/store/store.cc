@@ -3,6 +3,7 @@
 
 #include "refit/store/store.h"
 
+#include <chrono>
 #include <span>
 #include <utility>
 
@@ -30,6 +31,20 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& place) {
 
 Result<std::unique_ptr<Store>> Store::OpenExisting(const std::string& place) {
   return IsEtcdPlace(place) ? AsStore(EtcdStore::OpenExisting(place)) : AsStore(SqliteStore::OpenExisting(place));
+}
+
+Result<std::vector<std::string>> Store::ReadRecords() {
+  REFIT_ASSIGN_OR_RETURN(std::vector<Row> rows, ReadRows());
+  std::vector<std::string> payloads;
+  for (Row& row : rows) {
+    payloads.push_back(std::move(row.payload));
+  }
+  return payloads;
+}
+
+std::uint64_t UnixMilliseconds() {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count());
 }
 
 std::string DigestOf(std::string_view payload) {

@@ -29,6 +29,11 @@ struct Holder {
   std::string address{};         // where it serves; empty: not yet, or not any more
 };
 
+struct Row {
+  std::string payload;
+  std::uint64_t written_at = 0;  // milliseconds since 1970, by the writer's clock
+};
+
 // Thread: one at a time. Every call ends within 10 s.
 class Store {
  public:
@@ -39,8 +44,9 @@ class Store {
   virtual ~Store() = default;
 
   virtual Result<Holder> ReadHolder() = 0;
-  // Of every record, in order. DATA_LOSS where one is missing or not what was written (RX-JRNL-02).
-  virtual Result<std::vector<std::string>> ReadRecords() = 0;
+  // Every record, in order. DATA_LOSS where one is missing or not what was written (RX-JRNL-02).
+  virtual Result<std::vector<Row>> ReadRows() = 0;
+  Result<std::vector<std::string>> ReadRecords();  // their payloads alone
 
   // The term after `seen`, for this process. Writes TERM, and RUN before it where there are no records. ABORTED where
   // somebody has taken it since (RX-LEAD-01).
@@ -55,6 +61,7 @@ class Store {
 
 // ---- for those who keep it
 std::string DigestOf(std::string_view payload);
+std::uint64_t UnixMilliseconds();  // for people: nothing is decided by it
 Status Damaged(const std::string& place, std::string_view what);
 Status Superseded(Term term, Term by);
 

@@ -417,6 +417,11 @@ Result<Generation> SglangEngine::Generate(const GenerateRequest& request, Durati
   }
   if (const auto meta = reply.find("meta_info"); meta != reply.end() && meta->is_object()) {
     generation.weight_version = TextOf(*meta, "weight_version");
+    for (const Json& span : meta->value("weight_versions", Json::array())) {
+      REFIT_ASSIGN_OR_RETURN(const std::uint32_t begin, NumberOf(span, "start", std::nullopt));
+      REFIT_ASSIGN_OR_RETURN(const std::uint32_t end, NumberOf(span, "end", std::nullopt));
+      generation.versions.push_back({TextOf(span, "version"), begin, end});
+    }
   }
   return generation;
 }

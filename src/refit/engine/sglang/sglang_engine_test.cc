@@ -580,6 +580,35 @@ TEST_F(SglangEngineTest, TheProbeWantsAPlain200) {
   EXPECT_EQ(engine_->Probe(kDeadline).code(), StatusCode::kUnavailable);
 }
 
+TEST_F(SglangEngineTest, RequestsInFlightAreThoseOfEveryScheduler) {
+  const auto ask = [this](const char* body) {
+    server_.Answer("*", Reply(200, body));
+    return engine_->RequestsInFlight(kDeadline);
+  };
+  const auto busy = ask(R"({"loads":[{"num_running_reqs":2,"num_waiting_reqs":1},
+                                     {"num_running_reqs":0,"num_waiting_reqs":4}]})");
+  ASSERT_TRUE(busy.has_value()) << busy.status().ToString();
+  EXPECT_EQ(*busy, 7U);
+  for (const char* body : {"{}", R"({"loads":[]})", R"({"loads":[{}]})", R"({"loads":[7]})",
+                           R"({"loads":[{"num_running_reqs":"2","num_waiting_reqs":1}]})"}) {
+    EXPECT_FALSE(ask(body).has_value()) << body;
+  }
+  server_.Answer("*", Reply(404, "{}"));
+  EXPECT_FALSE(engine_->RequestsInFlight(kDeadline).has_value());
+}
+
+TEST_F(SglangEngineTest, AnAnswerSaysFromWhichWeightsItsTokensCome) {
+  server_.Answer("*", Reply(200, R"({"output_ids":[5,6],"meta_info":{"weight_version":"2","weight_versions":[
+      {"version":"1","start":0,"end":1},{"version":"2","start":1,"end":2}]}})"));
+  const auto said = engine_->Generate({.text = "x", .token_ids = {}}, kDeadline);
+  ASSERT_TRUE(said.has_value()) << said.status().ToString();
+  ASSERT_EQ(said->versions.size(), 2U);
+  EXPECT_EQ(said->versions[1].version, "2");
+  EXPECT_EQ(said->versions[1].begin, 1U);
+  EXPECT_EQ(said->versions[1].end, 2U);
+  EXPECT_EQ(said->weight_version, "2");
+}
+
 TEST(ConnectSglang, AnAddressWithoutSchemeIsRefused) {
   for (const char* url : {"", "127.0.0.1:30000", "ftp://host"}) {
     EXPECT_FALSE(ConnectSglang({.url = url, .admin_key = {}, .pause_mode = {}}).has_value());
