@@ -24,6 +24,7 @@
 #include "refit/runtime/answer_desk.h"
 #include "refit/runtime/engine_errands.h"
 #include "refit/runtime/journal_writer.h"
+#include "refit/runtime/peer_table.h"
 #include "refit/runtime/read_history.h"
 #include "refit/runtime/reply_desk.h"
 #include "refit/runtime/span_log.h"
@@ -67,8 +68,10 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       loop_.join();
     }
     server_.reset();
-    const Peers last = peers_.With([](Peers& peers) { return std::exchange(peers, {}); });
-  }  // whose calls still end, and say so in peers_
+    // Whose calls still end, and say so in the tables.
+    const auto agents = agents_.With([](Agents::Peers& peers) { return std::exchange(peers, {}); });
+    const auto policies = policies_.With([](Policies::Peers& peers) { return std::exchange(peers, {}); });
+  }
 
   Status Begin() {
     Publish();
@@ -84,27 +87,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   // ---- rpc threads
   Result<rpc::Membership> RegisterAgent(const rpc::AgentRegistration& registration) override {
     REFIT_RETURN_IF_ERROR(CheckSlot(registration.slot));
-    const auto known = [&](Peers& peers) {
-      const Agent& agent = peers.agents[registration.slot];
-      return agent.reached && agent.registration.incarnation == registration.incarnation &&
-             agent.registration.address == registration.address;
-    };
-    if (peers_.With(known)) {
+    if (!agents_.Join(registration.slot, registration)) {
       return membership();  // it says every so often that it is here
-    }
-    const bool reached = peers_.With([&](Peers& peers) {
-      Agent& agent = peers.agents[registration.slot];
-      const bool same = agent.reached && agent.registration.address == registration.address;
-      agent.registration = registration;
-      return same;
-    });
-    if (!reached) {
-      std::shared_ptr<rpc::AgentClient> client = rpc::AgentClient::Connect(registration.address);
-      peers_.With([&](Peers& peers) {
-        std::swap(peers.agents[registration.slot].client, client);
-        peers.agents[registration.slot].reached = true;
-      });
-      client.reset();  // outside the lock: it waits for its calls
     }
     const sync::EngineMember member{.slot = registration.slot,
                                     .incarnation = registration.incarnation,
@@ -125,22 +109,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       return NotFound(StrCat("policy rank ", registration.rank, " is not in the configuration"),
                       "start the worker with a rank that `policies` lists");
     }
-    const auto known = [&](Peers& peers) {
-      const Policy& policy = peers.policies[registration.rank];
-      return policy.reached && policy.registration.incarnation == registration.incarnation &&
-             policy.registration.address == registration.address;
-    };
-    if (peers_.With(known)) {
+    if (!policies_.Join(registration.rank, registration)) {
       return membership();
     }
-    std::shared_ptr<rpc::PolicyClient> client = rpc::PolicyClient::Connect(registration.address);
-    peers_.With([&](Peers& peers) {
-      Policy& policy = peers.policies[registration.rank];
-      std::swap(policy.client, client);
-      policy.registration = registration;
-      policy.reached = true;
-    });
-    client.reset();
     REFIT_RETURN_IF_ERROR(mailbox_.Push(control::PolicyRegistered{{.rank = registration.rank,
                                                                    .incarnation = registration.incarnation,
                                                                    .address = registration.address,
@@ -188,21 +159,20 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
 
   rpc::FleetReport GetStatus() override {
     rpc::FleetReport report = snapshot_.With([](rpc::FleetReport& current) { return current; });
-    peers_.With([&report](Peers& peers) {
-      for (rpc::SlotReport& slot : report.slots) {
-        const auto agent = peers.agents.find(slot.slot);
-        if (agent != peers.agents.end() && agent->second.registration.incarnation == slot.incarnation) {
-          slot.engine_url = agent->second.registration.engine_url;
-          slot.engine_version = agent->second.registration.engine_version;
-          slot.engine_pid = agent->second.registration.engine_pid;
-        }
+    const Agents::Peers agents = agents_.All();
+    for (rpc::SlotReport& slot : report.slots) {
+      const auto agent = agents.find(slot.slot);
+      if (agent != agents.end() && agent->second.registration.incarnation == slot.incarnation) {
+        slot.engine_url = agent->second.registration.engine_url;
+        slot.engine_version = agent->second.registration.engine_version;
+        slot.engine_pid = agent->second.registration.engine_pid;
       }
-      for (const PolicyRank rank : ranks_in_order(peers)) {
-        const auto& [reached, registration, client] = peers.policies.at(rank);
-        report.policies.push_back(
-            {rank, reached ? registration.incarnation : Incarnation{}, registration.address, registration.source});
-      }
-    });
+    }
+    for (const auto& [rank, policy] : policies_.All()) {
+      const rpc::PolicyRegistration& registration = policy.registration;
+      report.policies.push_back(
+          {rank, policy.reached ? registration.incarnation : Incarnation{}, registration.address, registration.source});
+    }
     const Instant began(Duration(transferring_since_.load()));
     report.transfer_seconds = began > Instant{} ? ToSeconds(exec::Now() - began) : 0;
     report.bytes_total = bytes_total_;
@@ -221,19 +191,18 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   rpc::VerifyReport Verify(const rpc::VerifyRequest& request) override {
     const rpc::FleetReport fleet = GetStatus();
     std::vector<VerifyTarget> targets;
-    peers_.With([&](Peers& peers) {
-      for (const rpc::SlotReport& slot : fleet.slots) {
-        if (request.slot >= 0 ? slot.slot.value() != request.slot : !slot.in_service) {
-          continue;
-        }
-        const auto agent = peers.agents.find(slot.slot);
-        VerifyTarget& target = targets.emplace_back(VerifyTarget{.slot = slot, .agent = nullptr});
-        if (agent != peers.agents.end()) {
-          target.hash_kind = agent->second.registration.hash_kind;
-          target.agent = agent->second.client;
-        }
+    const Agents::Peers agents = agents_.All();
+    for (const rpc::SlotReport& slot : fleet.slots) {
+      if (request.slot >= 0 ? slot.slot.value() != request.slot : !slot.in_service) {
+        continue;
       }
-    });
+      const auto agent = agents.find(slot.slot);
+      VerifyTarget& target = targets.emplace_back(VerifyTarget{.slot = slot, .agent = nullptr});
+      if (agent != agents.end()) {
+        target.hash_kind = agent->second.registration.hash_kind;
+        target.agent = agent->second.client;
+      }
+    }
     if (targets.empty()) {
       rpc::VerifyReport report;
       report.status = request.slot < 0
@@ -266,20 +235,8 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   }
 
  private:
-  struct Agent {
-    bool reached = false;  // since it registered; else it is heard anew when it does so again
-    rpc::AgentRegistration registration;
-    std::shared_ptr<rpc::AgentClient> client;  // shared with rpc threads that read hashes or progress
-  };
-  struct Policy {
-    bool reached = false;
-    rpc::PolicyRegistration registration;
-    std::shared_ptr<rpc::PolicyClient> client;
-  };
-  struct Peers {
-    std::map<SlotIndex, Agent> agents;
-    std::map<PolicyRank, Policy> policies;
-  };
+  using Agents = PeerTable<SlotIndex, rpc::AgentRegistration, rpc::AgentClient>;
+  using Policies = PeerTable<PolicyRank, rpc::PolicyRegistration, rpc::PolicyClient>;
 
   // The machine knows which slots there are: some are added to those of the configuration, others are retired.
   Status CheckSlot(SlotIndex slot) {
@@ -314,22 +271,14 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     return {run_, term_, std::string(options_.profile.name), options_.use_fault_tolerance};
   }
 
-  static std::vector<PolicyRank> ranks_in_order(const Peers& peers) {
-    std::vector<PolicyRank> ranks;
-    for (const auto& [rank, policy] : peers.policies) {
-      ranks.push_back(rank);
-    }
-    return ranks;
-  }
-
   Status OpenRouter() {
     if (!options_.router.has_value()) {
       return OkStatus();
     }
     const auto find_url = [this](SlotIndex slot, Incarnation incarnation) {
-      return peers_.With([&](const Peers& peers) {
-        const auto agent = peers.agents.find(slot);
-        const bool known = agent != peers.agents.end() && agent->second.registration.incarnation == incarnation;
+      return agents_.With([&](const Agents::Peers& agents) {
+        const auto agent = agents.find(slot);
+        const bool known = agent != agents.end() && agent->second.registration.incarnation == incarnation;
         return known ? agent->second.registration.engine_url : std::string();
       });
     };
@@ -401,9 +350,9 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
 
   // Whoever lives registers again within a moment.
   std::vector<control::PolicyGone> LostPolicies() {
-    return peers_.With([](Peers& peers) {
+    return policies_.With([](Policies::Peers& policies) {
       std::vector<control::PolicyGone> lost;
-      for (auto& [rank, policy] : peers.policies) {
+      for (auto& [rank, policy] : policies) {
         if (policy.reached && policy.client->ConnectionLost()) {
           policy.reached = false;
           lost.push_back({rank, policy.registration.incarnation,
@@ -436,7 +385,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   void Carry(sync::SendToAgent& effect) {
     const sync::AgentCommand& command = effect.command;
     const SlotIndex slot = effect.slot;
-    const auto agent = peers_.With([slot](Peers& peers) { return peers.agents[slot].client; });
+    const auto agent = agents_.Find(slot);
     if (command.kind == sync::AgentCommandKind::kAttempt && command.manifest != nullptr) {
       expected_[slot] = 0;
       for (const sync::StreamSource& stream : command.streams) {
@@ -455,7 +404,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
                      if (reply.has_value()) {
                        Post(sync::SessionEvent(sync::AgentReplied{slot, *std::move(reply)}));
                      } else {
-                       peers_.With([slot](Peers& peers) { peers.agents[slot].reached = false; });
+                       agents_.OnSilence(slot);
                        Post(sync::SessionEvent(sync::AgentLost{slot, incarnation, reply.status()}));
                      }
                    });
@@ -464,7 +413,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   void Carry(sync::SendToPolicy& effect) {
     const sync::PolicyCommand& command = effect.command;
     const PolicyRank rank = effect.rank;
-    const auto policy = peers_.With([rank](Peers& peers) { return peers.policies[rank].client; });
+    const auto policy = policies_.Find(rank);
     spans_.Begin(LaneOf(rank), command.stamp.seq, sync::ToString(command.kind), exec::Now());
     if (policy == nullptr) {
       Post(sync::SessionEvent(sync::PolicyLost{rank, Unavailable(StrCat(LaneOf(rank), " is gone"))}));
@@ -474,7 +423,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       if (reply.has_value()) {
         Post(sync::SessionEvent(sync::PolicyReplied{rank, *std::move(reply)}));
       } else {
-        peers_.With([rank](Peers& peers) { peers.policies[rank].reached = false; });
+        policies_.OnSilence(rank);
         Post(sync::SessionEvent(sync::PolicyLost{rank, reply.status()}));
       }
     });
@@ -624,58 +573,46 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
       }
       return slots;
     });
-    for (const Agent& agent : AgentsInReach()) {
-      if (!takes_part.contains(agent.registration.slot)) {
+    for (const auto& [slot, agent] : agents_.All()) {
+      if (!takes_part.contains(slot) || agent.client == nullptr) {
         continue;
       }
       if (const auto bytes = agent.client->BytesDelivered(kProgressDeadline); bytes.has_value()) {
-        delivered[agent.registration.slot] = *bytes;
-        Post(sync::SessionEvent(sync::Delivered{agent.registration.slot, agent.registration.incarnation, *bytes}));
+        delivered[slot] = *bytes;
+        Post(sync::SessionEvent(sync::Delivered{slot, agent.registration.incarnation, *bytes}));
       }
     }
     return delivered;
   }
 
-  std::vector<Agent> AgentsInReach() {
-    return peers_.With([](Peers& peers) {
-      std::vector<Agent> agents;
-      for (const auto& [slot, agent] : peers.agents) {
-        if (agent.client != nullptr) {
-          agents.push_back(agent);
-        }
-      }
-      return agents;
-    });
-  }
-
   // A successor's members come back within a moment; nobody who asks in between is told that they are missing.
   void AwaitReturn(Duration budget) {
     if (recovered_.has_value()) {
-      const auto all_are_back = [this](const Peers& peers) {
+      const auto all_are_back = [this](const Policies::Peers& policies) {
         return std::all_of(options_.policy_ranks.begin(), options_.policy_ranks.end(),
-                           [&peers](PolicyRank rank) { return peers.policies.contains(rank); });
+                           [&policies](PolicyRank rank) { return policies.contains(rank); });
       };
-      peers_.Wait(all_are_back, std::min(began_ + kReturnMoment, exec::Now() + budget));
+      policies_.WaitFor(all_are_back, std::min(began_ + kReturnMoment, exec::Now() + budget));
     }
   }
 
   // Every policy rank holds the same set; the lowest one computes.
   std::shared_ptr<rpc::PolicyClient> PolicyForHashes() {
-    return peers_.With(
-        [](Peers& peers) { return peers.policies.empty() ? nullptr : peers.policies.begin()->second.client; });
+    const Policies::Peers policies = policies_.All();
+    return policies.empty() ? nullptr : policies.begin()->second.client;
   }
 
   std::set<weights::Hashing> HashingsOf(const rpc::SyncReport& report) {
-    return peers_.With([&report](Peers& peers) {
-      std::set<weights::Hashing> hashings;
-      for (const rpc::EngineReport& engine : report.engines) {
-        if (engine.serving) {
-          const rpc::AgentRegistration& registration = peers.agents[engine.slot].registration;
-          hashings.insert({registration.tp_size, registration.hash_kind});
-        }
+    std::set<weights::Hashing> hashings;
+    for (const auto& [slot, agent] : agents_.All()) {
+      const bool serves = std::any_of(report.engines.begin(), report.engines.end(), [slot = slot](const auto& engine) {
+        return engine.slot == slot && engine.serving;
+      });
+      if (serves) {
+        hashings.insert({agent.registration.tp_size, agent.registration.hash_kind});
       }
-      return hashings;
-    });
+    }
+    return hashings;
   }
 
   void Post(control::ControllerEvent event) {
@@ -696,19 +633,17 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   std::atomic<ByteCount> bytes_total_ = 0;
   Verifier verifier_;
   exec::Mailbox<control::ControllerEvent> mailbox_{kMailboxCapacity};
-  exec::Watched<Peers> peers_;
+  Agents agents_{ClientOf::kProcess};
+  Policies policies_{ClientOf::kLife};
   AnswerDesk<rpc::SyncReport> syncs_;
   AnswerDesk<Status> words_;  // of shutdowns, and of slots
   exec::Watched<rpc::FleetReport> snapshot_;
-  EngineErrands errands_{
-      run_,
-      term_,
-      options_.health.timeout,
-      {.find =
-           [this](SlotIndex slot) { return peers_.With([slot](Peers& peers) { return peers.agents[slot].client; }); },
-       .on_silence =
-           [this](SlotIndex slot) { peers_.With([slot](Peers& peers) { peers.agents[slot].reached = false; }); },
-       .post = [this](control::ControllerEvent event) { Post(std::move(event)); }}};
+  EngineErrands errands_{run_,
+                         term_,
+                         options_.health.timeout,
+                         {.find = [this](SlotIndex slot) { return agents_.Find(slot); },
+                          .on_silence = [this](SlotIndex slot) { agents_.OnSilence(slot); },
+                          .post = [this](control::ControllerEvent event) { Post(std::move(event)); }}};
   std::unique_ptr<RouterDesk> router_;  // null: the job has none
   std::unique_ptr<rpc::Server> server_;
   JournalWriter journal_;
