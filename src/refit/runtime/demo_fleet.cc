@@ -63,9 +63,10 @@ Status DemoFleet::WriteConfig() const {
     text += fmt::format("  - {{rank: {}, source: {}}}\n", rank, model);
   }
   if (options_.kill.has_value()) {
+    // A death is heard of at once; probes only must not take a slow machine for a hung engine.
     text +=
-        "generation: {use_fault_tolerance: true, rollout_health_check_interval: 1.0, rollout_health_check_timeout: "
-        "3.0, rollout_health_check_first_wait: 0.0}\n";
+        "generation: {use_fault_tolerance: true, rollout_health_check_interval: 5.0, rollout_health_check_timeout: "
+        "10.0, rollout_health_check_first_wait: 0.0}\n";
   }
   text += "engines:\n";
   for (std::uint32_t slot = 0; slot < options_.engine_count; ++slot) {
