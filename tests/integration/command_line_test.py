@@ -129,8 +129,10 @@ class WhatPeopleLookAt(unittest.TestCase):
         with Fleet(engines=1, engine_args=("--fault", "slow:update:2:2.0")) as fleet:
             watch = [f"{processes.BIN}/refit", "status", *fleet.where(), "--watch"]
             lines = subprocess.Popen([*watch, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            fleet.callback(lines.stdout.close)
             paragraphs = subprocess.Popen(watch, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            for one in (lines, paragraphs):
+                fleet.callback(one.stdout.close)
+                fleet.callback(one.kill)
             self.assertEqual(json.loads(lines.stdout.readline())["engines"][0]["state"], "stale")
             sync = subprocess.Popen([f"{processes.BIN}/refit", "sync", *fleet.where()], stdout=subprocess.DEVNULL)
             moving = {}
@@ -142,12 +144,13 @@ class WhatPeopleLookAt(unittest.TestCase):
             self.assertEqual(sync.wait(DEADLINE), 0)
             while json.loads(lines.stdout.readline())["engines"][0]["state"] != "serving":
                 pass
+            text = ""
+            while "serving" not in text:
+                text += paragraphs.stdout.readline()
+            self.assertNotIn("\x1b", text, "a log is no terminal")
             for one in (lines, paragraphs):
                 one.send_signal(signal.SIGINT)
                 self.assertEqual(one.wait(DEADLINE), 130)
-            text = paragraphs.communicate()[0]
-            self.assertNotIn("\x1b", text, "a log is no terminal")
-            self.assertIn("serving", text)
 
 
 class BadSurroundings(unittest.TestCase):
