@@ -197,6 +197,7 @@ class Demo {
 
  private:
   Status Listen(const std::string& when, const Listener& listener, const DemoFleet& fleet) {
+    DirectTraffic(Asked::kNobody);
     DemoText text{when, {}};
     for (const std::string& url : urls_.empty() ? fleet.engine_urls() : urls_) {
       REFIT_ASSIGN_OR_RETURN(std::vector<std::int32_t> said, listener.AskTokens(url));
@@ -206,9 +207,18 @@ class Demo {
     if (!report_.refits.empty() && options_.kill.has_value()) {  // every engine is proven to hold the same
       judge_.Add(report_.refits.back().report.version, asked_, answered_, said_);
     }
+    DirectTraffic(Asked::kEverybody);
     sink_.Text(text);
     report_.texts.push_back(std::move(text));
     return OkStatus();
+  }
+
+  // Not while engines are asked for their texts: a small machine would take minutes for both.
+  enum class Asked : std::uint8_t { kNobody, kEverybody };
+  void DirectTraffic(Asked whom) {
+    for (std::uint32_t slot = 0; traffic_.has_value() && slot < urls_.size(); ++slot) {
+      traffic_->Send(SlotIndex(slot), whom == Asked::kEverybody ? urls_[slot] : "");
+    }
   }
 
   // Under steady traffic at every engine, which goes on until the last refit has ended.
