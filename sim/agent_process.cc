@@ -49,7 +49,7 @@ void AgentProcess::CheckAtRest() const {
 
 void AgentProcess::Begin(Incarnation before) {
   if (!before.is_zero()) {
-    ReportGone(before, Unavailable("the agent was killed"), !attached());
+    ReportGone({slot_, before, Unavailable("the agent was killed"), !attached()});
   }
   if (!world().plan().fault_tolerance) {
     StartLaunch(0, {});
@@ -107,8 +107,9 @@ void AgentProcess::Launched(Engine& engine, std::uint64_t launch) {
   }
   launching_ = nullptr;
   if (!engine.alive()) {
-    return world().plan().fault_tolerance ? ReportGone(engine.incarnation(), Unavailable("it never came up"), true)
-                                          : Relaunch();
+    return world().plan().fault_tolerance
+               ? ReportGone({slot_, engine.incarnation(), Unavailable("it never came up"), true})
+               : Relaunch();
   }
   if (attached()) {
     world().BeginLife(engine);
@@ -166,7 +167,7 @@ void AgentProcess::Carry(Life& life, const peer::KillEngine& effect) {
   if (confirmed) {
     EndLife(life, life.why);
   } else {
-    ReportGone(life.incarnation, life.why, false);
+    ReportGone({slot_, life.incarnation, life.why, false, life.machine.died_in_update()});
   }
   if (attached()) {
     Relaunch();
@@ -190,7 +191,7 @@ bool AgentProcess::HardKill(Life& life) {
 void AgentProcess::ConfirmKill() {
   if (const auto incarnation = std::exchange(unconfirmed_, std::nullopt); incarnation.has_value()) {
     world().engine(*incarnation)->Kill();
-    ReportGone(*incarnation, Aborted("its kill is confirmed"), true);
+    ReportGone({slot_, *incarnation, Aborted("its kill is confirmed"), true});
     if (!world().plan().fault_tolerance) {
       Relaunch();
     }
@@ -202,7 +203,7 @@ void AgentProcess::EndLife(Life& life, const Status& why) {
   if (life_ == &life) {
     life_ = nullptr;
   }
-  ReportGone(life.incarnation, why, true);
+  ReportGone({slot_, life.incarnation, why, true, life.machine.died_in_update()});
   if (!world().plan().fault_tolerance) {
     Relaunch();
   }
@@ -260,7 +261,7 @@ void AgentProcess::KillEngine(Incarnation incarnation, ReplyTo reply_to) {
     confirmed = HardKill(life);
     life.ended = true;
     life_ = nullptr;
-    ReportGone(incarnation, Aborted("its controller had it killed"), confirmed);
+    ReportGone({slot_, incarnation, Aborted("its controller had it killed"), confirmed});
   }
   if (launching_ != nullptr && (incarnation.is_zero() || launching_->incarnation() == incarnation)) {
     std::exchange(launching_, nullptr)->Kill();
@@ -385,20 +386,20 @@ void AgentProcess::Register() {
 }
 
 // Until some controller has heard it.
-void AgentProcess::ReportGone(Incarnation incarnation, const Status& why, bool confirmed) {
+void AgentProcess::ReportGone(const control::AgentGone& gone) {
   const auto heard = std::make_shared<bool>(false);
   if (ControllerProcess* const controller = world().controller(); controller != nullptr) {
-    world().network().Send(id(), controller->id(), [this, controller, incarnation, why, confirmed, heard] {
-      controller->Run([this, controller, incarnation, why, confirmed, heard] {
-        controller->OnAgentGone(slot_, incarnation, why, confirmed);
+    world().network().Send(id(), controller->id(), [this, controller, gone, heard] {
+      controller->Run([this, controller, gone, heard] {
+        controller->OnAgentGone(gone);
         world().network().Send(controller->id(), id(), [heard] { *heard = true; });
       });
     });
   }
-  world().After(Millis(1000), [this, incarnation, why, confirmed, heard] {
-    Run([this, incarnation, why, confirmed, heard] {
+  world().After(Millis(1000), [this, gone, heard] {
+    Run([this, gone, heard] {
       if (!*heard) {
-        ReportGone(incarnation, why, confirmed);
+        ReportGone(gone);
       }
     });
   });

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "refit/control/controller.h"
 #include "refit/peer/engine_agent.h"
 #include "sim/node.h"
 #include "sim/reply_desk.h"
@@ -91,7 +92,7 @@ class AgentProcess final : public Node {
   void Answer(ReplyTo to, const sync::AgentReply& reply);
 
   void Register();
-  void ReportGone(Incarnation incarnation, const Status& why, bool confirmed);
+  void ReportGone(const control::AgentGone& gone);
 
   bool attached() const;  // its engine is somebody else's: never launched, never killed (settled C17)
 

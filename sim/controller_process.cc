@@ -361,9 +361,9 @@ void ControllerProcess::Register(const sync::EngineMember& member) {
 
 void ControllerProcess::Register(const sync::PolicyMember& member) { Handle(control::PolicyRegistered{member}); }
 
-void ControllerProcess::OnAgentGone(SlotIndex slot, Incarnation incarnation, const Status& why, bool confirmed) {
-  world().Note("controller ", number_, " hears: engine ", slot, " life ", incarnation.low, " is gone");
-  Handle(control::AgentGone{slot, incarnation, why, confirmed});
+void ControllerProcess::OnAgentGone(const control::AgentGone& gone) {
+  world().Note("controller ", number_, " hears: engine ", gone.slot, " life ", gone.incarnation.low, " is gone");
+  Handle(gone);
 }
 
 void ControllerProcess::OnPolicyGone(PolicyRank rank, Incarnation incarnation) {

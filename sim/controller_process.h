@@ -38,7 +38,7 @@ class ControllerProcess final : public Node {
   // ---- from peers
   void Register(const sync::EngineMember& member);
   void Register(const sync::PolicyMember& member);
-  void OnAgentGone(SlotIndex slot, Incarnation incarnation, const Status& why, bool confirmed);
+  void OnAgentGone(const control::AgentGone& gone);
   void OnPolicyGone(PolicyRank rank, Incarnation incarnation);
   void OnAgentReply(std::uint64_t call, SlotIndex slot, const sync::AgentReply& reply);
   void OnPolicyReply(std::uint64_t call, const sync::PolicyReply& reply);

@@ -62,7 +62,7 @@ bool World::KillAgent(SlotIndex slot) {
     After(Between(Micros(100), Millis(5)), [process, slot, life] {
       process->Run([process, slot, life] {
         if (!life.is_zero()) {
-          process->OnAgentGone(slot, life, Unavailable("connection reset"), false);
+          process->OnAgentGone({slot, life, Unavailable("connection reset")});
         }
       });
     });

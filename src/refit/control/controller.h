@@ -77,6 +77,7 @@ struct AgentGone {
   Incarnation incarnation;
   Status status;
   bool confirmed_dead = false;  // the process was reaped; else it may still answer somebody
+  bool died_in_update = false;
 };
 struct LaunchFailed {
   SlotIndex slot;

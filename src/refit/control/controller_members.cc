@@ -109,6 +109,9 @@ void Controller::OnLaunched(SlotIndex index, Slot& slot, const sync::EngineMembe
 }
 
 void Controller::On(const AgentGone& event, Instant now) {
+  if (event.died_in_update) {  // whichever is heard first: this, or its last reply
+    Forward(sync::AgentLost{event.slot, event.incarnation, event.status, true}, now);
+  }
   Lose(event.slot, event.incarnation, event.status, event.confirmed_dead ? Death::kConfirmed : Death::kUnreachable,
        now);
 }

@@ -304,6 +304,22 @@ TEST(Retry, AnUpdateThatKillsTwoEnginesIsNotGivenToAThird) {
   EXPECT_THAT(rig.Violations(), IsEmpty());
 }
 
+// RX-QUAR-08: that an engine is gone may be heard before its last reply.
+TEST(Retry, ADeathInAnUpdateCountsWhicheverWayItIsHeard) {
+  FleetRig rig({.engines = 5, .policies = 5});
+  for (const std::uint32_t slot : {0U, 1U}) {
+    rig.engine(slot).SetFault(Operation::kUpdate, {.kind = AnswerKind::kNone});
+  }
+  rig.on_agent_reply = [&rig](SlotIndex slot, const sync::AgentReply& reply) {
+    if (reply.died_in_update) {
+      rig.Deliver(control::AgentGone{slot, reply.stamp.incarnation, Unavailable("exit 137"), true, true});
+    }
+    return true;
+  };
+  EXPECT_TRUE(rig.Sync().outcome->deaths_in_update);
+  EXPECT_THAT(rig.commits(), IsEmpty());
+}
+
 // RX-QUAR-08: other deaths never count for it.
 TEST(Retry, DeathsOutsideUpdatesAreNotThoseOfTheWeights) {
   FleetRig rig({.engines = 5, .policies = 5});

@@ -3,8 +3,9 @@
 
 #include "refit/fleet/restart_budget.h"
 
-#include <algorithm>
+#include <cstddef>
 
+#include "refit/base/backoff.h"
 #include "refit/base/mutant.h"
 
 namespace refit::fleet {
@@ -16,15 +17,9 @@ Instant RestartBudget::Charge(Instant now, Prng& prng) {
   if (charged_.size() >= options_.max_restarts && REFIT_MUTANT("RX-QUAR-04/restart-for-ever", true, false)) {
     return kNever;
   }
-  Duration backoff = std::min(options_.first_backoff, options_.max_backoff);
-  for (std::size_t i = 0; i < charged_.size() && backoff < options_.max_backoff; ++i) {
-    backoff = std::min(2 * backoff, options_.max_backoff);
-  }
+  const std::size_t failures = charged_.size();
   charged_.push_back(now);
-  // Half of it is drawn: slots that fell together do not come back together.
-  const auto half = static_cast<std::uint64_t>(backoff.count()) / 2;
-  const auto jitter = static_cast<Duration::rep>(prng.Below(half + 1));
-  return now + REFIT_MUTANT("RX-QUAR-04/no-jitter", backoff - Duration(jitter), backoff);
+  return now + Backoff({options_.first_backoff, options_.max_backoff}, failures, prng);
 }
 
 void RestartBudget::Refund() {

@@ -151,6 +151,7 @@ class EngineAgent {
   void HandleDeadline(Instant now, EngineAgentEffects& out);
   // The next flush retry, the running command's budget, a transfer's stall, or the end of an orphan.
   Instant next_deadline() const;
+  bool died_in_update() const { return died_in_update_; }  // RX-QUAR-08
   AgentPhase phase() const { return phase_; }
   const sync::Residue& residue() const { return residue_; }
   AttemptId attempt() const { return attempt_; }

@@ -63,7 +63,7 @@ class ControllerService final : public v1::Controller::Service {
   }
   grpc::Status AgentGone(grpc::ServerContext*, const v1::AgentGoneRequest* request, v1::Empty*) override {
     handler_.AgentGone({SlotIndex(request->slot()), DecodeId<Incarnation>(request->incarnation()),
-                        Decode(request->status()), request->confirmed_dead()});
+                        Decode(request->status()), request->confirmed_dead(), request->died_in_update()});
     return grpc::Status::OK;
   }
   grpc::Status Sync(grpc::ServerContext*, const v1::SyncRequest* request,
@@ -155,6 +155,7 @@ class GrpcControllerClient final : public ControllerClient {
     Encode(end.incarnation, request.mutable_incarnation());
     Encode(end.status, request.mutable_status());
     request.set_confirmed_dead(end.confirmed_dead);
+    request.set_died_in_update(end.died_in_update);
     v1::Empty reply;
     return FromGrpc(stub_->AgentGone(&context, request, &reply), whom_);
   }

@@ -51,6 +51,7 @@ struct AgentEnd {  // an agent's engine has ended
   Incarnation incarnation;
   Status status;
   bool confirmed_dead = false;  // the whole tree of its processes is reaped
+  bool died_in_update = false;
 };
 
 struct SyncRequest {

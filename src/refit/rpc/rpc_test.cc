@@ -462,11 +462,13 @@ TEST(ControllerRpc, AnAgentSaysHowItsEngineHashes) {  // settled D8
     EXPECT_EQ(controller.agent_.tp_size, 2U);
     EXPECT_EQ(controller.agent_.engine_url, registration.engine_url);
   }
-  ASSERT_TRUE(client->AgentGone({SlotIndex(3), Incarnation{{1, 2}}, Unavailable("exit 1"), true}, seconds(10)).ok());
+  ASSERT_TRUE(
+      client->AgentGone({SlotIndex(3), Incarnation{{1, 2}}, Unavailable("exit 1"), true, true}, seconds(10)).ok());
   EXPECT_EQ(controller.end_.slot, SlotIndex(3));
   EXPECT_EQ(controller.end_.incarnation, registration.incarnation);
   EXPECT_EQ(controller.end_.status.message(), "exit 1");
   EXPECT_TRUE(controller.end_.confirmed_dead);
+  EXPECT_TRUE(controller.end_.died_in_update);
 }
 
 }  // namespace

@@ -255,8 +255,9 @@ class Host final : public AgentHost, public rpc::AgentHandler {
   // One incarnation, until its processes are gone and the controller was told.
   void RunLife() {
     const auto life = owner_.life();
-    rpc::AgentEnd end{options_.slot, life->incarnation(), OkStatus(), false};
+    rpc::AgentEnd end{.slot = options_.slot, .incarnation = life->incarnation(), .status = {}};
     end.status = life->Run(membership(), [this](sync::AgentReply reply) { desk_.Answer(std::move(reply)); });
+    end.died_in_update = life->died_in_update();
     ForgetLife();
     if (owner_.stopping()) {
       static_cast<void>(life->End(kNever));  // whoever still probes it keeps the life, not the engine

@@ -121,7 +121,7 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   }
 
   void AgentGone(const rpc::AgentEnd& end) override {
-    Post(control::AgentGone{end.slot, end.incarnation, end.status, end.confirmed_dead});
+    Post(control::AgentGone{end.slot, end.incarnation, end.status, end.confirmed_dead, end.died_in_update});
   }
 
   rpc::SyncReport Sync(const rpc::SyncRequest& request, const rpc::ProgressSink& progress) override {

@@ -169,6 +169,7 @@ Status EngineLife::Run(const rpc::Membership& membership, const std::function<vo
       ended_ = died->status;  // says more than what the machine makes of it
     }
   }
+  died_in_update_ = machine.died_in_update();
   return ended_.value_or(OkStatus());
 }
 

@@ -52,6 +52,7 @@ class EngineLife {
   // A command for the machine; RESOURCE_EXHAUSTED or CANCELLED where it cannot take one. Thread: any.
   Status Post(peer::EngineAgentEvent event) { return mailbox_.Push(std::move(event)); }
   void Stop() { mailbox_.Close(); }
+  bool died_in_update() const { return died_in_update_; }  // once Run has returned
   // Kills the process, if it is ours; whether its whole tree is gone. Thread: any
   bool End(Instant deadline) { return process_ != nullptr && process_->Kill(deadline); }
   Result<std::vector<engine::RankHashes>> Checksums();        // Thread: any
@@ -83,6 +84,7 @@ class EngineLife {
   engine::EngineDescription description_;
   sync::Profile profile_{};
   const std::function<void(sync::AgentReply)>* reply_ = nullptr;
+  bool died_in_update_ = false;
   std::optional<Status> ended_;
   std::atomic<ByteCount> delivered_ = 0;
   exec::Mailbox<peer::EngineAgentEvent> mailbox_;

@@ -87,11 +87,12 @@ struct AgentReplied {
   SlotIndex slot;
   AgentReply reply;
 };
-struct AgentLost {
+struct AgentLost {  // unreachable, or its engine died
   SlotIndex slot;
   Incarnation incarnation;
   Status status;
-};  // unreachable, or its engine died
+  bool died_in_update = false;  // as in its reply, which this may overtake
+};
 // It can answer nobody any more: its death is confirmed, or the router was seen without it (RX-COMMIT-03).
 struct OutOfTraffic {
   SlotIndex slot;
@@ -225,6 +226,12 @@ class Session {
   SessionPhase phase() const { return phase_; }
 
  private:
+  // Where the failures of one step are ordered: policy workers before engines, then by number (RC-RPC-05).
+  static constexpr std::uint32_t kNobody = 0;
+  static constexpr std::uint32_t kFirstPolicy = 1;
+  static constexpr std::uint32_t kFirstEngine = 1U << 16;
+  static constexpr std::uint32_t kDeathsInUpdate = 2;  // RX-QUAR-08
+
   template <typename Kind>
   struct Sent {
     Kind kind;
@@ -269,29 +276,33 @@ class Session {
     bool delivered() const { return !receivers.empty() && totals.tensors > 0; }
   };
 
-  // session.cc: events, failures, the end.
+  // session.cc: events, the end.
   void OnStarted(Instant now, SessionEffects& out);
   void OnAgentReplied(const AgentReplied& event, Instant now, SessionEffects& out);
   void OnAgentDone(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now, SessionEffects& out);
-  void OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now, SessionEffects& out);
-  void OnBindFailed(Engine& engine, const Status& status, Instant now);
-  void OnDelivered(const Delivered& event, Instant now, SessionEffects& out);
-  void OnAgentLost(const AgentLost& event, SessionEffects& out);
   void OnPolicyReplied(const PolicyReplied& event);
   void OnPolicyLost(const PolicyLost& event);
   void OnDeadline(Instant now, SessionEffects& out);
-  void Lose(Engine& engine, AgentCommandKind during, const Status& status, SessionEffects& out);
-  void FailEngine(Engine& engine, AgentCommandKind during, const Status& status);
-  void FailAttempt(const Status& status);
   void Fail(const Status& status, std::uint32_t place);
-  bool FailedAlike() const;
-  void LoseSuspects(SessionEffects& out);
   bool Latches() const;
-  bool MayRetry();
-  Duration Backoff(std::uint32_t retry);
   void Finish(const Status& status, Instant now, SessionEffects& out);
   std::string WaitingFor() const;
   Engine* Find(SlotIndex slot, Incarnation incarnation);
+
+  // session_failures.cc: what becomes of engines that fail, are lost, or are slow.
+  void OnAgentFailed(Engine& engine, AgentCommandKind kind, const AgentReply& reply, Instant now, SessionEffects& out);
+  void OnBindFailed(Engine& engine, const Status& status, Instant now);
+  void OnAgentLost(const AgentLost& event, SessionEffects& out);
+  void OnDelivered(const Delivered& event, Instant now, SessionEffects& out);
+  void CountDeath(bool in_update);
+  void Lose(Engine& engine, AgentCommandKind during, const Status& status, SessionEffects& out);
+  void FailEngine(Engine& engine, AgentCommandKind during, const Status& status);
+  void FailAttempt(const Status& status);
+  bool FailedAlike() const;
+  void LoseSuspects(SessionEffects& out);
+  bool MayRetry();
+  Duration NextBackoff(std::uint32_t retry);
+  static bool IsOfTheWay(const Status& status);
 
   // session_steps.cc: what to send next.
   void Advance(Instant now, SessionEffects& out);

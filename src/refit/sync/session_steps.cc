@@ -343,7 +343,7 @@ void Session::NextAttempt(Instant now, SessionEffects& out) {
     policy.sent = REFIT_MUTANT("RX-XFER-06/restart-one-rank", false, policy.sent);
     policy.receivers.clear();
   }
-  next_attempt_at_ = now + Backoff(attempts_ - 1);
+  next_attempt_at_ = now + NextBackoff(attempts_ - 1);
 }
 
 // ---- decide and settle
