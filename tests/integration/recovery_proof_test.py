@@ -8,8 +8,8 @@ every tensor is what it was. Nobody else was restarted or linked again.
 usage: recovery_proof_test.py BIN_FOLDER [--python PYTHON] [unittest arguments]
 
 With REFIT_NIXL (the folder of NIXL's wheel) also over nixl. With --python (one that has SGLang) both engines are
-unmodified SGLang servers at TP 1 on the CPU, in an environment as
-tools/sglang/cpu_environment.sh sets it up, which also gives their arguments in SGLANG_ARGUMENTS; else refit-engine.
+unmodified SGLang servers at TP 1 on the CPU, in an environment as tools/sglang/cpu_environment.sh sets it up, which
+also gives their arguments in SGLANG_ARGUMENTS; else refit-engine.
 """
 
 import glob
