@@ -130,7 +130,7 @@ TEST_P(EngineConformance, SaysHowManyRequestsItRuns) {
   auto running = GenerateInBackground(900);
   EXPECT_TRUE(becomes(1));
   Pause("abort");
-  running.get();
+  EXPECT_EQ(StatusOf(running.get()), 200);
   EXPECT_TRUE(becomes(0));
   Continue();
 }
