@@ -5,15 +5,18 @@
 import array
 import collections
 import contextlib
+import http.client
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import struct
 import subprocess
 import time
+import urllib.request
 
 import processes
 import traffic
@@ -72,7 +75,14 @@ def is_stopped(pid):
 
 
 class FaultFleet(SurvivingFleet):
+    """REFIT_ROUTER_PYTHON: a Python that has sglang-router; without one there is no router, and nobody breaks it."""
+
     def __init__(self):
+        self.router = None  # where it listens
+        if os.environ.get("REFIT_ROUTER_PYTHON"):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.router = "127.0.0.1:%d" % free.getsockname()[1]
         self.restarts = collections.defaultdict(list)  # slot -> when a life of it was ended
         self.asked = 0
         self.past_pids = set()
@@ -85,7 +95,9 @@ class FaultFleet(SurvivingFleet):
         truths = {"": traffic.true_answers(self.model, TP),
                   self.reversed_model: traffic.true_answers(self.reversed_model, TP)}
         assert truths[""] != truths[self.reversed_model]
-        self.traffic = traffic.Traffic(self.watch, ENGINES, truths)
+        if self.router:
+            self.watch.serving["router"] = self.router
+        self.traffic = traffic.Traffic(self.watch, [*range(ENGINES), "router"], truths)
         self.callback(self.traffic.stop)
 
     def write_job(self, policies, engines):
@@ -96,6 +108,10 @@ class FaultFleet(SurvivingFleet):
         job["generation"] = {"use_fault_tolerance": True, "rollout_health_check_interval": PROBE["interval"],
                              "rollout_health_check_timeout": PROBE["timeout"],
                              "rollout_health_check_first_wait": 0.0}
+        if self.router:
+            job["generation"]["sglang_router_config"] = {
+                "sglang_router_port": int(self.router.split(":")[1]), "router_policy": "round_robin",
+                "python": os.environ["REFIT_ROUTER_PYTHON"]}
         job["deadlines"] = {"update": f"{CALL:.0f}s", "call": f"{CALL:.0f}s", "stall": f"{STALL:.0f}s",
                             "launch": f"{LAUNCH:.0f}s"}
         for engine in job["engines"]:
@@ -160,6 +176,20 @@ class FaultFleet(SurvivingFleet):
         status = self.status()
         return status["engines"] if status else []
 
+    def router_lists(self):
+        """URLs; None where it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://{self.router}/workers", timeout=2) as answer:
+                return sorted(worker["url"] for worker in json.load(answer)["workers"])
+        except (OSError, http.client.HTTPException):
+            return None
+
+    def consistent(self):
+        """Every engine serves what is committed, and the router lists those and nobody else."""
+        if not super().consistent():
+            return False
+        return self.router is None or self.router_lists() == sorted(engine["url"] for engine in self.engines())
+
     def incarnations(self):
         return [engine["incarnation"] for engine in self.engines()]
 
@@ -212,6 +242,7 @@ class FaultFleet(SurvivingFleet):
         victim = {"engine": lambda: pid or self.engines()[slot]["pid"],
                   "agent": lambda: self.agents[slot].process.pid,
                   "policy": lambda: self.policies[self.feeder(slot)].process.pid,
+                  "router": lambda: self.status()["router"]["pid"],
                   "controller": lambda: self.controller.process.pid}[role]()
         at = time.time()
         os.kill(victim, signal.SIGKILL)

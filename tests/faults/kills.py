@@ -16,7 +16,7 @@ from processes import wait_for
 # Where an engine is held, so that the refit stands in that phase.
 HELD_CALL = {"transfer": "update:2", "end": "end", "activate": "label"}
 GIVEN_UP = ("fencing", "undoing", "finished", "idle")
-PAUSE_CALL = {"engine": "begin", "agent": "flush", "policy": "pause", "controller": "begin"}
+PAUSE_CALL = {"router": "flush", "engine": "begin", "agent": "flush", "policy": "pause", "controller": "begin"}
 
 
 def kill(role, phase):
@@ -128,5 +128,6 @@ def deciding(run):
         fleet.disarm(run.slot)
 
 
-ROWS = [rows.Row(f"{phase}/{role}", codes[index], kill(role, phase), recovers=phase == "recover")
+ROWS = [rows.Row(f"{phase}/{role}", codes[index], kill(role, phase), recovers=phase == "recover",
+                 needs_router=role == "router")
         for index, phase in enumerate(rows.PHASES) for role, codes in rows.KILLS.items()]

@@ -19,6 +19,7 @@ KILLS = {
     "agent":      ("Q",    "Q",    "Q",     "Q",    "Q",    "Q",       "Q",    "Q",    "Q"),
     "policy":     ("ok",   "ok",   "PRE",   "PRE",  "FAIL", "FAIL/ok", "FWD",  "ok",   "ok"),
     "controller": ("HOLD", "REDO", "REDO",  "REDO", "REDO", "REDO",    "REDO", "FWD",  "AGAIN"),
+    "router":     ("ok",   "ok",   "ok",    "ok",   "ok",   "ok",      "ok",   "ok",   "ok"),
 }
 
 
@@ -56,4 +57,5 @@ class Row:
     act: object            # called with the Run; breaks something, and sets `broken` to the instant of it
     numbers: str = ""      # of reliability.md §4
     recovers: bool = False  # the engine is replaced already before the fault: it happens within that
+    needs_router: bool = False
     owed: str = ""         # why it fails today: run only where it is named

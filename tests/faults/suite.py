@@ -28,13 +28,14 @@ import kills  # noqa: E402
 import oracle  # noqa: E402
 import others  # noqa: E402
 import report  # noqa: E402
+import routers  # noqa: E402
 from fleet import ENGINES, FaultFleet, children  # noqa: E402
 from processes import wait_for  # noqa: E402
 from rows import Row  # noqa: E402
 from run import RETURN, Run  # noqa: E402
 
 END_OF_JOB = Row("shutdown/whole job ended, an engine killed", "ok", None, "S11")
-ROWS = [*kills.ROWS, *calls.ROWS, *others.ROWS, END_OF_JOB]
+ROWS = [*kills.ROWS, *calls.ROWS, *others.ROWS, *routers.ROWS, END_OF_JOB]
 
 
 def run_row(fleet, row, number, before):
@@ -106,6 +107,7 @@ def run_rows(chosen, keep=None):
         os.environ["TMPDIR"] = tempfile.tempdir = folder  # so that whatever is left behind is seen
         fleet = stack.enter_context(FaultFleet())
         fleet.publish("begin")
+        wait_for(fleet.consistent, "the fleet, and its router", RETURN)
         before = oracle.Holdings(fleet)
         for number, row in enumerate(row for row in chosen if row is not END_OF_JOB):
             results.append(run_row(fleet, row, number, before))
@@ -156,6 +158,11 @@ def main():
         return 0
     if not chosen:
         parser.error(f"no such row: {', '.join(options.row)}; see --list")
+    if not os.environ.get("REFIT_ROUTER_PYTHON"):
+        without = [row for row in chosen if row.needs_router]
+        if without:
+            print(f"skipped {len(without)} rows of the router: REFIT_ROUTER_PYTHON names no Python with sglang-router")
+        chosen = [row for row in chosen if not row.needs_router]
     for row in [row for row in chosen if row.owed and row.name not in options.row]:
         print(f"owed   {row.name}: {row.owed}")
         chosen.remove(row)

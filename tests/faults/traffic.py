@@ -53,7 +53,7 @@ def true_answers(model, tp):
 
 @dataclasses.dataclass
 class Answer:
-    slot: int
+    slot: object  # or "router"
     prompt: int
     arrived: float
     ended: float
@@ -80,7 +80,7 @@ class Counts:
 
 
 class Traffic:
-    """A client for each slot, which asks wherever that slot's engine served last."""
+    """A client for each slot, which asks wherever that slot's engine served last, and one that asks the router."""
 
     def __init__(self, watch, slots, truths):
         self.watch = watch
@@ -89,7 +89,8 @@ class Traffic:
         self.failed = 0
         self.lock = threading.Lock()
         self.over = threading.Event()
-        self.clients = [threading.Thread(target=self.run, args=(slot,), daemon=True) for slot in range(slots)]
+        self.clients = [threading.Thread(target=self.run, args=(n, slot), daemon=True)
+                        for n, slot in enumerate(slots)]
         for client in self.clients:
             client.start()
 
@@ -98,8 +99,8 @@ class Traffic:
         for client in self.clients:
             client.join(processes.DEADLINE)
 
-    def run(self, slot):
-        asked, url, connection = slot, None, None
+    def run(self, asked, slot):
+        url, connection = None, None
         while not self.over.wait(PAUSE):
             if self.watch.url_of(slot) != url or connection is None:
                 url = self.watch.url_of(slot)
