@@ -77,9 +77,11 @@ def is_stopped(pid):
 class FaultFleet(SurvivingFleet):
     """REFIT_ROUTER_PYTHON: a Python that has sglang-router; without one there is no router, and nobody breaks it."""
 
-    def __init__(self):
+    REACHED = range(ENGINES)  # engines that clients can ask
+
+    def __init__(self, with_router=True):
         self.router = None  # where it listens
-        if os.environ.get("REFIT_ROUTER_PYTHON"):
+        if with_router and os.environ.get("REFIT_ROUTER_PYTHON"):
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 self.router = "127.0.0.1:%d" % free.getsockname()[1]
@@ -97,7 +99,7 @@ class FaultFleet(SurvivingFleet):
         assert truths[""] != truths[self.reversed_model]
         if self.router:
             self.watch.serving["router"] = self.router
-        self.traffic = traffic.Traffic(self.watch, [*range(ENGINES), "router"], truths)
+        self.traffic = traffic.Traffic(self.watch, [*self.REACHED, "router"], truths)
         self.callback(self.traffic.stop)
 
     def write_job(self, policies, engines):
@@ -129,8 +131,8 @@ class FaultFleet(SurvivingFleet):
     def policy(self, rank):
         return self.role(f"policy-{rank}", "policy", "--rank", str(rank), *self.where(), "--source", self.model)
 
-    def role(self, name, *arguments):
-        role = super().role(name, *arguments)
+    def role(self, name, *arguments, prefix=()):
+        role = super().role(name, *arguments, prefix=prefix)
         self.past_pids.add(role.process.pid)
         return role
 

@@ -29,7 +29,7 @@ def listening(pid, sockets):
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
             link = os.readlink(f"/proc/{pid}/fd/{name}")
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
         count += link.startswith("socket:[") and link[8:-1] in sockets
     return count
@@ -87,7 +87,7 @@ def await_no_leak(fleet, before):
     def clean():
         try:
             excess[:] = Holdings(fleet).excess(before)
-        except FileNotFoundError:  # a process ended while it was looked at
+        except (FileNotFoundError, ProcessLookupError):  # one ended while it was looked at
             excess[:] = ["somebody came or went"]
         return not excess
     try:

@@ -20,7 +20,7 @@ class Run:
         self.row = row
         self.code = rows.CODES[row.code]
         self.name = f"row-{number}"
-        self.slot = fleet.least_restarted()
+        self.slot = fleet.least_restarted() if row.slot is None else row.slot
         self.victims = {self.slot}   # engines that the row breaks
         self.links = set(self.victims)  # engines whose links may be made anew
         self.restarted = set()       # roles that were started again

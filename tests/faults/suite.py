@@ -25,6 +25,7 @@ import processes  # noqa: E402
 
 import calls  # noqa: E402
 import kills  # noqa: E402
+import network  # noqa: E402
 import oracle  # noqa: E402
 import others  # noqa: E402
 import report  # noqa: E402
@@ -35,7 +36,7 @@ from rows import Row  # noqa: E402
 from run import RETURN, Run  # noqa: E402
 
 END_OF_JOB = Row("shutdown/whole job ended, an engine killed", "ok", None, "S11")
-ROWS = [*kills.ROWS, *calls.ROWS, *others.ROWS, *routers.ROWS, END_OF_JOB]
+ROWS = [*kills.ROWS, *calls.ROWS, *others.ROWS, *routers.ROWS, *network.ROWS, END_OF_JOB]
 
 
 def run_row(fleet, row, number, before):
@@ -101,11 +102,13 @@ def keep_logs(fleet, folder):
     shutil.rmtree(os.path.join(folder, "cache"))
 
 
-def run_rows(chosen, keep=None):
+def run_rows(chosen, keep=None, fleet_of=FaultFleet):
     results = []
+    if not chosen:
+        return results
     with tempfile.TemporaryDirectory(prefix="refit-faults-") as folder, contextlib.ExitStack() as stack:
         os.environ["TMPDIR"] = tempfile.tempdir = folder  # so that whatever is left behind is seen
-        fleet = stack.enter_context(FaultFleet())
+        fleet = stack.enter_context(fleet_of())
         fleet.publish("begin")
         wait_for(fleet.consistent, "the fleet, and its router", RETURN)
         before = oracle.Holdings(fleet)
@@ -143,6 +146,12 @@ def end_of_job(fleet):
     return finished(result, counts, began)
 
 
+def may_cut():
+    """Whether this process may make network namespaces."""
+    return (os.geteuid() == 0 and shutil.which("ip") is not None and shutil.which("unshare") is not None and
+            subprocess.run(["unshare", "--net", "ip", "link", "set", "lo", "up"], check=False).returncode == 0)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bin")
@@ -163,11 +172,20 @@ def main():
         if without:
             print(f"skipped {len(without)} rows of the router: REFIT_ROUTER_PYTHON names no Python with sglang-router")
         chosen = [row for row in chosen if not row.needs_router]
+    if not may_cut():
+        print("skipped the rows of the network: they need root, unshare and ip")
+        chosen = [row for row in chosen if row not in network.ROWS]
+    elif "REFIT_FAULTS_NETWORK" not in os.environ and any(row in network.ROWS for row in chosen):
+        sys.stdout.flush()
+        os.environ["REFIT_FAULTS_NETWORK"] = "own"
+        os.execvp("unshare", ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh",
+                              sys.executable, *sys.argv])
     for row in [row for row in chosen if row.owed and row.name not in options.row]:
         print(f"owed   {row.name}: {row.owed}")
         chosen.remove(row)
     processes.BIN = os.path.abspath(options.bin)
-    results = run_rows(chosen, options.keep)
+    results = run_rows([row for row in chosen if row not in network.ROWS], options.keep)
+    results += run_rows([row for row in chosen if row in network.ROWS], options.keep, network.CutFleet)
     failed = sum("failed" in result for result in results)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:

@@ -39,7 +39,7 @@ def running(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone, or while it was read
         return False
 
 
@@ -50,7 +50,7 @@ class Role:
         self.log = os.path.join(folder, f"{name}.log")
         self.out = os.path.join(folder, f"{name}.out")
         with open(self.out, "w", encoding="utf-8") as out, open(self.log, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen([f"{BIN}/refit", *arguments], stdout=out, stderr=log)
+            self.process = subprocess.Popen([*prefix, f"{BIN}/refit", *arguments], stdout=out, stderr=log)
         wait_for(lambda: self.ready() or self.process.poll() is not None, f"{name} ready", deadline)
         if not self.ready():
             with open(self.log, encoding="utf-8") as log:

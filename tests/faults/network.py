@@ -1,0 +1,119 @@
+# Copyright 2026 The refit authors
+# SPDX-License-Identifier: Apache-2.0
+"""A network that is cut: one agent and its engine live in a network namespace of their own, behind another one that
+drops what it is told to, in either direction, without a word to anybody. Needs root; the suite enters a namespace first.
+"""
+
+import contextlib
+import json
+import subprocess
+import time
+
+import fleet as fleets
+from others import UNTIL_GIVEN_UP, in_transfer
+from rows import Row
+
+HERE, THERE = "10.231.1.1", "10.231.2.2"
+AWAY = fleets.ENGINES - 1  # the slot whose agent is there
+
+
+class Network:
+    """Two namespaces, each kept by a process that does nothing."""
+
+    def __init__(self):
+        self.keepers = [subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 3600"],
+                                         stdout=subprocess.PIPE) for _ in range(2)]
+        for keeper in self.keepers:
+            keeper.stdout.readline()  # it is in its namespace
+        middle, there = (keeper.pid for keeper in self.keepers)
+        self.middle, self.there = (["nsenter", f"--net=/proc/{pid}/ns/net"] for pid in (middle, there))
+        for prefix, commands in (
+                ([], ["link set lo up", "link add a0 type veth peer name a1", f"link set a1 netns {middle}",
+                      f"addr add {HERE}/24 dev a0", "link set a0 up"]),
+                (self.middle, ["link add b0 type veth peer name b1", f"link set b1 netns {there}",
+                               "addr add 10.231.1.2/24 dev a1", "link set a1 up",
+                               "addr add 10.231.2.1/24 dev b0", "link set b0 up"]),
+                (self.there, ["link set lo up", f"addr add {THERE}/24 dev b1", "link set b1 up",
+                              "route add default via 10.231.2.1"]),
+                ([], ["route add 10.231.2.0/24 via 10.231.1.2"])):
+            for command in commands:
+                subprocess.run([*prefix, "ip", *command.split()], check=True)
+        subprocess.run([*self.middle, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"], check=True)
+
+    def close(self):
+        for keeper in self.keepers:
+            keeper.kill()
+            keeper.wait()
+            keeper.stdout.close()
+
+    @contextlib.contextmanager
+    def cut(self, *towards):
+        """Packets to these addresses get lost on their way."""
+        for address in towards:
+            subprocess.run([*self.middle, "ip", "route", "add", "blackhole", f"{address}/32"], check=True)
+        try:
+            yield
+        finally:
+            for address in towards:
+                subprocess.run([*self.middle, "ip", "route", "del", "blackhole", f"{address}/32"], check=True)
+
+
+class CutFleet(fleets.FaultFleet):
+    REACHED = [slot for slot in range(fleets.ENGINES) if slot != AWAY]
+
+    def __init__(self):
+        self.network = Network()
+        super().__init__(with_router=False)
+        self.callback(self.network.close)
+
+    def write_job(self, policies, engines):
+        super().write_job(policies, engines)
+        with open(self.job, encoding="utf-8") as file:
+            job = json.load(file)
+        job["controller"]["listen"] = f"{HERE}:0"
+        with open(self.job, "w", encoding="utf-8") as file:
+            json.dump(job, file)
+        return self.job
+
+    def policy(self, rank):
+        return self.role(f"policy-{rank}", "policy", "--rank", str(rank), *self.where(), "--source", self.model,
+                         "--listen", f"{HERE}:0")
+
+    def agent(self, slot, engine_args=()):
+        listen, prefix = (f"{THERE}:0", self.network.there) if slot == AWAY else ("127.0.0.1:0", ())
+        return self.role(f"agent-{slot}", "agent", "--slot", str(slot), "--config", self.job, "--listen", listen,
+                         "--run-directory", f"{self.folder}/run-{slot}", prefix=prefix)
+
+
+def cut_while_serving(run):
+    with run.fleet.network.cut(HERE, THERE):
+        run.broken = time.time()
+        run.await_said(f"engine {run.slot} is quarantined", UNTIL_GIVEN_UP)
+
+
+def cut_in_transfer(*towards):
+    def act(run):
+        with contextlib.ExitStack() as stack:
+            with in_transfer(run, deadline=20.0):
+                run.broken = time.time()
+                stack.enter_context(run.fleet.network.cut(*towards))
+            run.end_sync()
+    return act
+
+
+def cut_for_a_moment(run):
+    with contextlib.ExitStack() as stack:
+        with in_transfer(run):
+            run.broken = time.time()
+            stack.enter_context(run.fleet.network.cut(HERE, THERE))
+        time.sleep(fleets.CALL / 2)  # the fault itself
+    run.end_sync()
+
+
+ROWS = [
+    Row("serving/network cut", "Q", cut_while_serving, "S49 S52", slot=AWAY),
+    Row("transfer/network cut", "EITHER", cut_in_transfer(HERE, THERE), "S51 S52", slot=AWAY),
+    Row("transfer/what the agent is told gets lost", "EITHER", cut_in_transfer(THERE), "S49", slot=AWAY),
+    Row("transfer/what the agent says gets lost", "EITHER", cut_in_transfer(HERE), "S50", slot=AWAY),
+    Row("transfer/network cut for a moment", "ok", cut_for_a_moment, "S54", slot=AWAY),
+]
