@@ -131,8 +131,8 @@ class FaultFleet(SurvivingFleet):
     def policy(self, rank):
         return self.role(f"policy-{rank}", "policy", "--rank", str(rank), *self.where(), "--source", self.model)
 
-    def role(self, name, *arguments, prefix=()):
-        role = super().role(name, *arguments, prefix=prefix)
+    def role(self, name, *arguments, **how):
+        role = super().role(name, *arguments, **how)
         self.past_pids.add(role.process.pid)
         return role
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The refit authors
 # SPDX-License-Identifier: Apache-2.0
 """A network that is cut: one agent and its engine live in a network namespace of their own, behind another one that
-drops what it is told to, in either direction, without a word to anybody. Needs root; the suite enters a namespace first.
+drops what it is told to, in either direction, without a word to anybody. Needs root; the suite is in a third one.
 """
 
 import contextlib
@@ -21,7 +21,8 @@ class Network:
     """Two namespaces, each kept by a process that does nothing."""
 
     def __init__(self):
-        self.keepers = [subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 3600"],
+        # Each ends with its standard input, so with this process, whatever becomes of it.
+        self.keepers = [subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec cat"], stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE) for _ in range(2)]
         for keeper in self.keepers:
             keeper.stdout.readline()  # it is in its namespace
@@ -42,9 +43,7 @@ class Network:
 
     def close(self):
         for keeper in self.keepers:
-            keeper.kill()
-            keeper.wait()
-            keeper.stdout.close()
+            keeper.communicate()
 
     @contextlib.contextmanager
     def cut(self, *towards):

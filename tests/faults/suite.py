@@ -20,7 +20,7 @@ import tempfile
 import time
 import traceback
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import processes  # noqa: E402
 
 import calls  # noqa: E402
@@ -29,14 +29,14 @@ import network  # noqa: E402
 import oracle  # noqa: E402
 import others  # noqa: E402
 import report  # noqa: E402
-import routers  # noqa: E402
+import router_rows  # noqa: E402
 from fleet import ENGINES, FaultFleet, children  # noqa: E402
 from processes import wait_for  # noqa: E402
 from rows import Row  # noqa: E402
 from run import RETURN, Run  # noqa: E402
 
 END_OF_JOB = Row("shutdown/whole job ended, an engine killed", "ok", None, "S11")
-ROWS = [*kills.ROWS, *calls.ROWS, *others.ROWS, *routers.ROWS, *network.ROWS, END_OF_JOB]
+ROWS = [*kills.ROWS, *calls.ROWS, *others.ROWS, *router_rows.ROWS, *network.ROWS, END_OF_JOB]
 
 
 def run_row(fleet, row, number, before):

@@ -46,7 +46,7 @@ def running(pid):
 class Role:
     """One long-lived process, known by its ready line."""
 
-    def __init__(self, folder, name, *arguments, deadline=DEADLINE):
+    def __init__(self, folder, name, *arguments, deadline=DEADLINE, prefix=()):
         self.log = os.path.join(folder, f"{name}.log")
         self.out = os.path.join(folder, f"{name}.out")
         with open(self.out, "w", encoding="utf-8") as out, open(self.log, "w", encoding="utf-8") as log:
@@ -100,8 +100,8 @@ class Fleet(contextlib.ExitStack):
     def where(self):
         return ["--controller", self.controller.address]
 
-    def role(self, name, *arguments, deadline=DEADLINE):
-        role = Role(self.folder, name, *arguments, deadline=deadline)
+    def role(self, name, *arguments, **how):
+        role = Role(self.folder, name, *arguments, **how)
         self.callback(role.stop)
         return role
 

@@ -36,10 +36,14 @@ class PeerTable {
     bool known = false;
     const bool connected = peers_.With([&](Peers& peers) {
       Peer& peer = peers[key];
-      const bool same_process = peer.reached && peer.registration.address == registration.address;
-      known = same_process && peer.registration.incarnation == registration.incarnation;
+      const bool same_process = peer.client != nullptr && peer.registration.address == registration.address;
+      const bool same_life = same_process && peer.registration.incarnation == registration.incarnation;
+      known = same_life && peer.reached;
+      // Whoever was silent for a while keeps its client: calls to it may be under way again.
+      const bool keeps = same_life || (same_process && peer.reached && client_of_ == ClientOf::kProcess);
+      peer.reached = peer.reached || same_life;
       peer.registration = registration;
-      return known || (same_process && client_of_ == ClientOf::kProcess);
+      return keeps;
     });
     if (!connected) {
       std::shared_ptr<Client> client = Client::Connect(registration.address);
