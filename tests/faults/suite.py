@@ -189,7 +189,7 @@ def main():
     failed = sum("failed" in result for result in results)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"rows": results}, file, indent=1)
+            json.dump({"rows": results, "owed": {row.name: row.owed for row in ROWS if row.owed}}, file, indent=1)
         if options.report and not options.row and not failed:
             report.write(options.json, options.report)
     print(f"{len(results) - failed} passed, {failed} failed")
