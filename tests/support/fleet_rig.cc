@@ -80,8 +80,17 @@ void FleetRig::NewPolicy(std::uint32_t rank) {
   box.manifest = MakeManifest(options_.loads * options_.tensors_per_load);
   box.loads = options_.loads;
   box.digest = Digest{{5, 5}};
-  ToController(
-      control::PolicyRegistered{{PolicyRank(rank), box.incarnation, StrCat("policy:", rank), options_.retains}});
+  RegisterPolicy(rank);
+}
+
+void FleetRig::RegisterPolicy(std::uint32_t rank) {
+  ToController(control::PolicyRegistered{
+      {PolicyRank(rank), policies_.at(PolicyRank(rank)).incarnation, StrCat("policy:", rank), options_.retains}});
+}
+
+void FleetRig::BreakConnection(std::uint32_t rank) {
+  ToController(control::PolicyGone{PolicyRank(rank), policies_.at(PolicyRank(rank)).incarnation,
+                                   Unavailable("connection lost")});
 }
 
 void FleetRig::JoinPolicy(std::uint32_t rank) {

@@ -65,15 +65,17 @@ class FleetRig {
   control::Controller& controller() { return *controller_; }
   Instant now() const { return now_; }
 
-  void Launch(std::uint32_t slot);      // a new incarnation, registered
-  void Register(std::uint32_t slot);    // the same one again, as its agent does that has found a controller
-  void Release(std::uint32_t slot);     // both memory tags, as a trainer that shares the device does
-  void LoseAgent(std::uint32_t slot);   // dead, and its controller is told so
-  void Partition(std::uint32_t slot);   // alive, and out of reach: nobody knows which
-  void KillServer(std::uint32_t slot);  // its process dies; only its agent notices
-  void BreakLink(std::uint32_t slot);   // its transfer fails, both ends live
-  void LosePolicy(std::uint32_t rank);  // its process dies: links break
-  void JoinPolicy(std::uint32_t rank);  // a new process of that rank
+  void Launch(std::uint32_t slot);           // a new incarnation, registered
+  void Register(std::uint32_t slot);         // the same one again, as its agent does that has found a controller
+  void Release(std::uint32_t slot);          // both memory tags, as a trainer that shares the device does
+  void LoseAgent(std::uint32_t slot);        // dead, and its controller is told so
+  void Partition(std::uint32_t slot);        // alive, and out of reach: nobody knows which
+  void KillServer(std::uint32_t slot);       // its process dies; only its agent notices
+  void BreakLink(std::uint32_t slot);        // its transfer fails, both ends live
+  void LosePolicy(std::uint32_t rank);       // its process dies: links break
+  void JoinPolicy(std::uint32_t rank);       // a new process of that rank
+  void BreakConnection(std::uint32_t rank);  // to a policy worker that lives
+  void RegisterPolicy(std::uint32_t rank);   // the same one again
   void Deliver(const control::ControllerEvent& event);
   // A controller of the next term, built from what is in the journal; every agent registers with it. The one before
   // stays where it was: frozen, until ThawFormer lets it go on.

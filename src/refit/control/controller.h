@@ -313,6 +313,7 @@ class Controller {
   };
   struct Worker {
     std::optional<sync::PolicyMember> member;
+    Incarnation incarnation;  // of the last one, which may be heard again
     CommandSeq next_seq{1};
   };
   struct Recorded {

@@ -123,11 +123,13 @@ void Controller::On(const PolicyRegistered& event, Instant now) {
     return;
   }
   Worker& worker = found->second;
-  const bool replaces = worker.member.has_value() && worker.member->incarnation != member.incarnation;
+  const bool is_new = worker.incarnation != member.incarnation;
+  const bool replaces = worker.member.has_value() && is_new;
   const bool found_again = !worker.member.has_value();
-  if (found_again || replaces) {
+  if (is_new) {  // else it remembers what it accepted
     worker.next_seq = CommandSeq(1);
   }
+  worker.incarnation = member.incarnation;
   worker.member = member;
   if (found_again || replaces) {
     for (auto& [index, slot] : slots_) {

@@ -332,6 +332,17 @@ TEST(Retry, DeathsOutsideUpdatesAreNotThoseOfTheWeights) {
   EXPECT_EQ(rig.commits()[0].members.size(), 2U);
 }
 
+// RC-RPC-07: whoever only was out of reach remembers what it accepted, and so does its controller.
+TEST(Retry, AWorkerWhoseConnectionBrokeIsAskedWhereItWasLeft) {
+  FleetRig rig({});
+  ASSERT_TRUE(rig.Sync().status.ok());
+  rig.BreakConnection(0);
+  rig.RegisterPolicy(0);
+  rig.RunUntilQuiet();
+  const control::SyncAnswered answer = rig.Sync();
+  EXPECT_TRUE(answer.status.ok()) << answer.status.ToString();
+}
+
 // RX-ONCE-03: the first attempt that every sender completed says what the version means.
 TEST(Retry, ASourceThatGivesOtherWeightsThanBeforeIsAnEquivocationThatLatches) {
   FleetRig rig({.engines = 1, .policies = 1});
