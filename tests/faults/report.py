@@ -51,7 +51,6 @@ def text_of(run):
         "minutes, with three engines of a tiny random model, two policy workers, and a controller with a state "
         "directory, on one host.",
         "[testing.md](testing.md) says how it works; [failure-contract.md](failure-contract.md) what must happen.", "",
-        *(f"Owed, not run: `{name}`: {why}." for name, why in run.get("owed", {}).items()), "",
         "## kill -9, role by phase", "",
         "Each cell: outcome, seconds until the controller knew, seconds until every engine served what is committed "
         "again (its launch, a restart of the killed role by the harness, and where needed the next sync included).", "",

@@ -59,4 +59,3 @@ class Row:
     recovers: bool = False  # the engine is replaced already before the fault: it happens within that
     needs_router: bool = False
     slot: object = None    # of the engine that is broken, where it must be that one
-    owed: str = ""         # why it fails today: run only where it is named

@@ -180,16 +180,13 @@ def main():
         os.environ["REFIT_FAULTS_NETWORK"] = "own"
         os.execvp("unshare", ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh",
                               sys.executable, *sys.argv])
-    for row in [row for row in chosen if row.owed and row.name not in options.row]:
-        print(f"owed   {row.name}: {row.owed}")
-        chosen.remove(row)
     processes.BIN = os.path.abspath(options.bin)
     results = run_rows([row for row in chosen if row not in network.ROWS], options.keep)
     results += run_rows([row for row in chosen if row in network.ROWS], options.keep, network.CutFleet)
     failed = sum("failed" in result for result in results)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"rows": results, "owed": {row.name: row.owed for row in ROWS if row.owed}}, file, indent=1)
+            json.dump({"rows": results}, file, indent=1)
         if options.report and not options.row and not failed:
             report.write(options.json, options.report)
     print(f"{len(results) - failed} passed, {failed} failed")
