@@ -29,8 +29,9 @@ find_or_begin() {
     echo "$printed"
     exit 0
   fi
-  mkdir -p "$cache" || fail "cannot create the cache folder $cache" "set REFIT_CACHE to a folder you may write to"
-  work=$(mktemp -d "$cache/fetch.XXXXXX") || fail "cannot write to $cache" "set REFIT_CACHE to a folder you may write to"
+  remedy="set REFIT_CACHE to a folder you may write to"
+  mkdir -p "$cache" || fail "cannot create the cache folder $cache" "$remedy"
+  work=$(mktemp -d "$cache/fetch.XXXXXX") || fail "cannot write to $cache" "$remedy"
 }
 
 quietly() {

@@ -2,8 +2,8 @@
 # Copyright 2026 The refit authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Fetches the demo's language model, SmolLM2-135M-Instruct (Apache-2.0), into the cache (tools/cache.sh) and converts it
-# to a Hugging Face checkpoint; prints its folder. PYTHON names another python3.
+# Fetches the demo's language model, SmolLM2-135M-Instruct (Apache-2.0), into the cache (tools/cache.sh) and converts
+# it to a Hugging Face checkpoint; prints its folder. PYTHON names another python3.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../cache.sh"

@@ -2,8 +2,8 @@
 # Copyright 2026 The refit authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs sglang-router 0.3.2 into a Python environment in the cache (tools/cache.sh); prints that environment's Python.
-# PYTHON names another python3.
+# Installs sglang-router 0.3.2 into a Python environment in the cache (tools/cache.sh); prints that environment's
+# Python. PYTHON names another python3.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../cache.sh"
