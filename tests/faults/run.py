@@ -52,6 +52,7 @@ class Run:
         assert status in self.code.sync, f"exit code {status}: {report}"
         if hasattr(self, "asked"):
             took = time.monotonic() - self.asked
+            self.result["sync_over_deadline"] = round(took - self.deadline, 3)
             assert took < self.deadline + LATE, f"the sync took {took:.1f} s, its deadline is {self.deadline} s"
         self.committed += int(status == 0 and "version" in report)
         if status != 0 and self.code.then in ("paused", "either"):
