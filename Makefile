@@ -85,7 +85,7 @@ soak: build
 
 goals: configure
 	@$(STEP) sim-build ninja -C $(BUILD) -j $(JOBS) refit-sim
-	@$(STEP) sim $(BUILD)/bin/refit-sim --seeds 20000 --json >$(BUILD)/sim.json
+	@$(STEP) sim $(BUILD)/bin/refit-sim --seeds $(SEEDS) --json >$(BUILD)/sim.json
 	@tools/goals.py $(BUILD)
 
 bench: build
