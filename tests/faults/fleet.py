@@ -15,6 +15,7 @@ import socket
 import sqlite3
 import struct
 import subprocess
+import tempfile
 import time
 import urllib.request
 
@@ -72,6 +73,18 @@ def children_of(pid):
 def is_stopped(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
         return stat.read().rsplit(")", 1)[1].split()[0] == "T"
+
+
+@contextlib.contextmanager
+def own_temporary_folder():
+    """Of this program and all that it starts, so that whatever is left behind is seen."""
+    with tempfile.TemporaryDirectory(prefix="refit-faults-") as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        try:
+            yield
+        finally:
+            tempfile.tempdir = None
+            del os.environ["TMPDIR"]
 
 
 class FaultFleet(SurvivingFleet):

@@ -26,7 +26,7 @@ from processes import wait_for  # noqa: E402
 import fleet as fleets  # noqa: E402
 import oracle  # noqa: E402
 import traffic  # noqa: E402
-from fleet import ENGINES, FaultFleet  # noqa: E402
+from fleet import ENGINES, FaultFleet, own_temporary_folder  # noqa: E402
 
 FAULTS = 0.01      # of the refits
 WARM_UP = 0.2      # of the samples of a process: it fills its pools, and does not grow
@@ -225,7 +225,7 @@ def main():
     options = parser.parse_args()
     processes.BIN = os.path.abspath(options.bin)
     passed = failed = 0
-    with FaultFleet() as fleet:
+    with own_temporary_folder(), FaultFleet() as fleet:
         soak = Soak(fleet, random.Random(options.seed))
         before = oracle.Holdings(fleet)
         for part in ("refits", "kills", "deaths", "rollbacks", "account"):

@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 
@@ -30,7 +29,7 @@ import oracle  # noqa: E402
 import others  # noqa: E402
 import report  # noqa: E402
 import router_rows  # noqa: E402
-from fleet import ENGINES, FaultFleet, children  # noqa: E402
+from fleet import ENGINES, FaultFleet, children, own_temporary_folder  # noqa: E402
 from processes import wait_for  # noqa: E402
 from rows import Row  # noqa: E402
 from run import RETURN, Run  # noqa: E402
@@ -106,9 +105,7 @@ def run_rows(chosen, keep=None, fleet_of=FaultFleet):
     results = []
     if not chosen:
         return results
-    with tempfile.TemporaryDirectory(prefix="refit-faults-") as folder, contextlib.ExitStack() as stack:
-        os.environ["TMPDIR"] = tempfile.tempdir = folder  # so that whatever is left behind is seen
-        fleet = stack.enter_context(fleet_of())
+    with own_temporary_folder(), fleet_of() as fleet:
         fleet.publish("begin")
         wait_for(fleet.consistent, "the fleet, and its router", RETURN)
         before = oracle.Holdings(fleet)
@@ -120,8 +117,6 @@ def run_rows(chosen, keep=None, fleet_of=FaultFleet):
                 heal(fleet)
         if END_OF_JOB in chosen:
             results.append(end_of_job(fleet))
-    tempfile.tempdir = None
-    del os.environ["TMPDIR"]
     return results
 
 
