@@ -3,6 +3,8 @@
 
 #include "refit/runtime/verifier.h"
 
+#include <cstddef>
+#include <map>
 #include <utility>
 
 #include "refit/base/str.h"
@@ -11,9 +13,22 @@
 #include "refit/observe/log.h"
 
 namespace refit::runtime {
+namespace {
+
+constexpr std::size_t kVersionsKept = 2;
+
+}  // namespace
 
 void Verifier::Remember(WeightVersion version, const std::string& source) {
-  known_.With([&](Known& known) { known.sources[version] = source; });
+  known_.With([&](Known& known) {
+    known.sources[version] = source;
+    // Whoever verifies while the next version is published still finds what he compares with.
+    while (known.sources.size() > kVersionsKept) {
+      known.sources.erase(known.sources.begin());
+    }
+    const WeightVersion oldest = known.sources.begin()->first;
+    std::erase_if(known.hashes, [oldest](const auto& entry) { return entry.first.first < oldest; });
+  });
 }
 
 void Verifier::Learn(WeightVersion version, const std::set<weights::Hashing>& hashings,
@@ -36,8 +51,8 @@ Result<Verifier::Hashes> Verifier::Expected(WeightVersion version, const std::st
       hashes = found->second;
       return true;
     }
-    if (model.empty()) {
-      source = known.sources[version];
+    if (const auto at = known.sources.find(version); model.empty() && at != known.sources.end()) {
+      source = at->second;
     }
     return false;
   });

@@ -39,7 +39,7 @@ control::HashesCompared ComparedIn(const rpc::VerifyReport& report, const std::v
 class Verifier {
  public:
   // Where a version that was just published came from: its hashes can be asked for later.
-  void Remember(WeightVersion version, const std::string& source);
+  void Remember(WeightVersion version, const std::string& source);  // and forgets all but the newest two
   // Computes and keeps the hashes of such a version. A failure leaves it unproven, and is logged.
   void Learn(WeightVersion version, const std::set<weights::Hashing>& hashings,
              const std::shared_ptr<rpc::PolicyClient>& policy, Duration deadline);

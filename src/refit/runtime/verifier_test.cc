@@ -91,6 +91,28 @@ std::string Joined(const Source& source, std::initializer_list<const char*> name
   return bytes;
 }
 
+// What a version must hash to is as large as the model has parameters: it does not pile up.
+TEST(VerifierTest, OnlyTheNewestVersionsAreKnown) {
+  const auto policy = std::make_shared<FakePolicy>();
+  Verifier verifier;
+  const weights::Hashing hashing{1, ParameterHashKind::kSha256Prefix};
+  for (std::uint64_t version = 1; version <= 3; ++version) {
+    verifier.Remember(WeightVersion(version), "/m");
+    verifier.Learn(WeightVersion(version), {hashing}, policy, kPatience);
+  }
+  const auto verify = [&](std::uint64_t version) {
+    policy->asked_.clear();
+    return verifier.Verify(WeightVersion(version), "", {Target(0, ParameterHashKind::kSha256Prefix, "sha")}, policy,
+                           kPatience);
+  };
+  EXPECT_TRUE(verify(3).verified);
+  EXPECT_TRUE(policy->asked_.empty());
+  EXPECT_TRUE(verify(2).verified);
+  EXPECT_TRUE(policy->asked_.empty());
+  static_cast<void>(verify(1));
+  EXPECT_EQ(policy->asked_.size(), 1U) << "computed anew";
+}
+
 TEST(SourceTest, HashesEachParameterAsTheEngineKeepsItInEachKind) {
   const test::TempFolder folder;
   ASSERT_TRUE(checkpoint::WriteRandomCheckpoint(checkpoint::RandomShape("tiny").value(), 1, folder.path()).ok());
