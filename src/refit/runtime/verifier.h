@@ -38,8 +38,9 @@ control::HashesCompared ComparedIn(const rpc::VerifyReport& report, const std::v
 // Thread: any. Keeps (version, hashing) -> hashes of the versions published by this controller.
 class Verifier {
  public:
-  // Where a version that was just published came from: its hashes can be asked for later.
-  void Remember(WeightVersion version, const std::string& source);  // and forgets all but the newest two
+  // Where a version that was just published came from: its hashes can be asked for later. Those before the newest two
+  // are forgotten.
+  void Remember(WeightVersion version, const std::string& source);
   // Computes and keeps the hashes of such a version. A failure leaves it unproven, and is logged.
   void Learn(WeightVersion version, const std::set<weights::Hashing>& hashings,
              const std::shared_ptr<rpc::PolicyClient>& policy, Duration deadline);
