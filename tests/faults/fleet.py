@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import sqlite3
 import struct
 import subprocess
@@ -95,9 +94,7 @@ class FaultFleet(SurvivingFleet):
     def __init__(self, with_router=True):
         self.router = None  # where it listens
         if with_router and os.environ.get("REFIT_ROUTER_PYTHON"):
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                self.router = "127.0.0.1:%d" % free.getsockname()[1]
+            self.router = f"127.0.0.1:{processes.free_port()}"
         self.restarts = collections.defaultdict(list)  # slot -> when a life of it was ended
         self.asked = 0
         self.past_pids = set()

@@ -25,7 +25,7 @@ class RoutedFleet(SurvivingFleet):
     """A fleet with a router; without `block` it is the controller's own, under a fixed port."""
 
     def __init__(self, block=None, **more):
-        self.block = block or {"sglang_router_port": routers.free_port(), "python": routers.PYTHON}
+        self.block = block or {"sglang_router_port": processes.free_port(), "python": routers.PYTHON}
         self.url = f"http://127.0.0.1:{self.block['sglang_router_port']}"
         super().__init__(**more)
 

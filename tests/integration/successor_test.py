@@ -13,7 +13,6 @@ import os
 import random
 import resource
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -24,16 +23,10 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import processes  # noqa: E402
-from processes import DEADLINE, Fleet, SurvivingFleet, refit, wait_for  # noqa: E402
+from processes import DEADLINE, Fleet, SurvivingFleet, free_port, refit, wait_for  # noqa: E402
 
 GOAL = 2.0  # seconds from a controller's end, or its successor's start, until the fleet is consistent again
 ETCD = "/usr/bin/etcd"
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class EtcdFleet(SurvivingFleet):
@@ -256,9 +249,7 @@ class FixedPortFleet(Fleet):
         job = super().write_job(policies, engines)
         with open(job, encoding="utf-8") as file:
             content = json.load(file)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            content["controller"] = {"listen": "127.0.0.1:%d" % free.getsockname()[1]}
+        content["controller"] = {"listen": f"127.0.0.1:{free_port()}"}
         with open(job, "w", encoding="utf-8") as file:
             json.dump(content, file)
         return job

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import tempfile
@@ -29,6 +30,12 @@ def wait_for(condition, what, deadline=DEADLINE, pause=0.02):
         if time.monotonic() > end:
             raise AssertionError(f"{what}: not within {deadline} s")
         time.sleep(pause)  # a poll, not a guess
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def leftovers():

@@ -7,20 +7,13 @@ REFIT_ROUTER_PYTHON names a Python that has the package (tools/router/fetch.sh i
 
 import json
 import os
-import socket
 import subprocess
 import urllib.error
 import urllib.request
 
-from processes import wait_for
+from processes import free_port, wait_for
 
 PYTHON = os.environ.get("REFIT_ROUTER_PYTHON", "")
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def call(url, path, body=None, timeout=10.0):
