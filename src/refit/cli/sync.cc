@@ -29,9 +29,10 @@ struct Flags {
   std::string request_id;
 };
 
-// Refused before anything was touched: latched, or another sync runs (D11).
+// Refused before anything was touched: latched, or another sync runs (D11). One that ran tells of its engines: what it
+// lacked, as room in /dev/shm, is no refusal.
 bool IsRefusal(const rpc::SyncReport& report) {
-  return report.status.code() == StatusCode::kResourceExhausted ||
+  return (report.status.code() == StatusCode::kResourceExhausted && report.engines.empty()) ||
          (report.status.code() == StatusCode::kFailedPrecondition && report.latched);
 }
 
