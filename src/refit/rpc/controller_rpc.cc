@@ -4,6 +4,7 @@
 #include "refit/rpc/controller_rpc.h"
 
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 #include "refit/base/str.h"
@@ -16,6 +17,14 @@ namespace {
 // A caller waits this much longer than the budget that the controller keeps, so that the controller's answer wins.
 constexpr Duration kAnswerMargin = std::chrono::seconds(5);
 
+Status CheckProtocol(std::string_view who, std::uint32_t theirs) {
+  if (theirs != kControlProtocol) {
+    return FailedPrecondition(StrCat(who, " speaks control protocol ", theirs, ", this end ", kControlProtocol),
+                              "run one version of refit everywhere");
+  }
+  return OkStatus();
+}
+
 void EncodeMembership(const Result<Membership>& membership, v1::Registered* out) {
   Encode(membership.status(), out->mutable_status());
   if (membership.has_value()) {
@@ -23,11 +32,13 @@ void EncodeMembership(const Result<Membership>& membership, v1::Registered* out)
     out->set_term(membership->term.value());
     out->set_profile(membership->profile);
     out->set_launches_engines(membership->launches_engines);
+    out->set_protocol(membership->protocol);
   }
 }
-Result<Membership> DecodeMembership(const v1::Registered& in) {
+Result<Membership> DecodeMembership(std::string_view whom, const v1::Registered& in) {
   REFIT_RETURN_IF_ERROR(Decode(in.status()));
-  return Membership{DecodeId<RunId>(in.run()), Term(in.term()), in.profile(), in.launches_engines()};
+  REFIT_RETURN_IF_ERROR(CheckProtocol(whom, in.protocol()));
+  return Membership{DecodeId<RunId>(in.run()), Term(in.term()), in.profile(), in.launches_engines(), in.protocol()};
 }
 
 class ControllerService final : public v1::Controller::Service {
@@ -36,6 +47,11 @@ class ControllerService final : public v1::Controller::Service {
 
   grpc::Status RegisterAgent(grpc::ServerContext*, const v1::RegisterAgentRequest* request,
                              v1::Registered* reply) override {
+    if (Status known = CheckProtocol(StrCat("the agent of engine ", request->slot()), request->protocol());
+        !known.ok()) {
+      EncodeMembership(std::move(known), reply);
+      return grpc::Status::OK;
+    }
     const auto hash_kind = DecodeHashKind(request->hash_kind());
     if (!hash_kind.has_value()) {
       return ToGrpc(hash_kind.status());
@@ -49,15 +65,20 @@ class ControllerService final : public v1::Controller::Service {
                                              .tp_size = request->tp_size(),
                                              .hash_kind = *hash_kind,
                                              .engine_pid = request->engine_pid(),
-                                             .attached = request->attached()}),
+                                             .attached = request->attached(),
+                                             .protocol = request->protocol()}),
                      reply);
     return grpc::Status::OK;
   }
   grpc::Status RegisterPolicy(grpc::ServerContext*, const v1::RegisterPolicyRequest* request,
                               v1::Registered* reply) override {
+    if (Status known = CheckProtocol(StrCat("policy rank ", request->rank()), request->protocol()); !known.ok()) {
+      EncodeMembership(std::move(known), reply);
+      return grpc::Status::OK;
+    }
     EncodeMembership(
         handler_.RegisterPolicy({PolicyRank(request->rank()), DecodeId<Incarnation>(request->incarnation()),
-                                 request->address(), request->source()}),
+                                 request->address(), request->source(), request->protocol()}),
         reply);
     return grpc::Status::OK;
   }
@@ -131,9 +152,10 @@ class GrpcControllerClient final : public ControllerClient {
     request.set_hash_kind(EncodeHashKind(registration.hash_kind));
     request.set_engine_pid(registration.engine_pid);
     request.set_attached(registration.attached);
+    request.set_protocol(registration.protocol);
     v1::Registered reply;
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->RegisterAgent(&context, request, &reply), whom_));
-    return DecodeMembership(reply);
+    return DecodeMembership(whom_, reply);
   }
   Result<Membership> RegisterPolicy(const PolicyRegistration& registration, Duration deadline) override {
     grpc::ClientContext context;
@@ -143,9 +165,10 @@ class GrpcControllerClient final : public ControllerClient {
     Encode(registration.incarnation, request.mutable_incarnation());
     request.set_address(registration.address);
     request.set_source(registration.source);
+    request.set_protocol(registration.protocol);
     v1::Registered reply;
     REFIT_RETURN_IF_ERROR(FromGrpc(stub_->RegisterPolicy(&context, request, &reply), whom_));
-    return DecodeMembership(reply);
+    return DecodeMembership(whom_, reply);
   }
   Status AgentGone(const AgentEnd& end, Duration deadline) override {
     grpc::ClientContext context;

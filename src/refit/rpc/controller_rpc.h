@@ -21,6 +21,10 @@
 
 namespace refit::rpc {
 
+// Of commands, registrations and answers. A worker and a controller that do not have the same one refuse each other by
+// name when the worker registers (RX-BIND-02); load streams have a number of their own.
+inline constexpr std::uint32_t kControlProtocol = 1;
+
 struct AgentRegistration {
   SlotIndex slot;
   Incarnation incarnation;  // zero: the agent is there, its engine is not yet, or no more
@@ -32,12 +36,14 @@ struct AgentRegistration {
   ParameterHashKind hash_kind = ParameterHashKind::kSha256Prefix;
   std::int64_t engine_pid = 0;
   bool attached = false;  // somebody else's engine
+  std::uint32_t protocol = kControlProtocol;
 };
 struct PolicyRegistration {
   PolicyRank rank;
   Incarnation incarnation;
   std::string address;
   std::string source;
+  std::uint32_t protocol = kControlProtocol;
 };
 // What a member of the fleet must know before it acts.
 struct Membership {
@@ -45,6 +51,7 @@ struct Membership {
   Term term;  // the floor for commands (RX-ID-03)
   std::string profile;
   bool launches_engines = false;  // use_fault_tolerance: the controller says when an engine is launched again
+  std::uint32_t protocol = kControlProtocol;
 };
 struct AgentEnd {  // an agent's engine has ended
   SlotIndex slot;

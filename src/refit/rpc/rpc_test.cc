@@ -345,7 +345,8 @@ class FakeController final : public ControllerHandler {
  public:
   Result<Membership> RegisterAgent(const AgentRegistration& registration) override {
     agent_ = registration;
-    return Membership{.run = {}, .term = Term(1), .profile = "resilient", .launches_engines = agent_.attached};
+    return Membership{
+        .run = {}, .term = Term(1), .profile = "resilient", .launches_engines = agent_.attached, .protocol = protocol_};
   }
   Result<Membership> RegisterPolicy(const PolicyRegistration&) override { return NotFound("no"); }
   void AgentGone(const AgentEnd& end) override { end_ = end; }
@@ -369,6 +370,7 @@ class FakeController final : public ControllerHandler {
   }
 
   AgentRegistration agent_;
+  std::uint32_t protocol_ = kControlProtocol;
   AgentEnd end_;
   std::optional<control::History> history_;
 };
@@ -379,6 +381,31 @@ TEST(ControllerRpc, AShutdownThatIsRefusedSaysWhy) {
   ASSERT_TRUE(server.has_value());
   const Status status = ControllerClient::Connect((*server)->address())->Shutdown(seconds(10));
   EXPECT_EQ(status.ToString(), "RESOURCE_EXHAUSTED: busy (wait)");
+}
+
+// RX-BIND-02, S90: an upgrade of one end only.
+TEST(ControllerRpc, AnotherProtocolIsRefusedByNameAtEitherEnd) {
+  FakeController controller;
+  const auto server = ServeController("127.0.0.1:0", controller);
+  ASSERT_TRUE(server.has_value());
+  const auto client = ControllerClient::Connect((*server)->address());
+  AgentRegistration agent;
+  agent.slot = SlotIndex(3);
+  agent.address = "a:1";
+  for (const std::uint32_t other : {kControlProtocol - 1, kControlProtocol + 1}) {
+    agent.protocol = other;
+    EXPECT_EQ(client->RegisterAgent(agent, seconds(10)).status().ToString(),
+              StrCat("FAILED_PRECONDITION: the agent of engine 3 speaks control protocol ", other, ", this end ",
+                     kControlProtocol, " (run one version of refit everywhere)"));
+    EXPECT_TRUE(controller.agent_.address.empty());  // nobody was told of it
+    const auto policy = client->RegisterPolicy({PolicyRank(2), Incarnation{{1, 1}}, "p:1", "m", other}, seconds(10));
+    EXPECT_EQ(policy.status().code(), StatusCode::kFailedPrecondition);
+    agent.protocol = kControlProtocol;
+    controller.protocol_ = other;
+    const auto told = client->RegisterAgent(agent, seconds(10));
+    EXPECT_EQ(told.status().code(), StatusCode::kFailedPrecondition) << told.status().ToString();
+    controller = {};
+  }
 }
 
 TEST(ControllerRpc, TheStatusNamesTheRouter) {
