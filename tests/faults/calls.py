@@ -37,11 +37,12 @@ def answer(fault):
     return act
 
 
+# S41: engines stay resident, so nothing but `label` and `continue` can be refused once a version is committed.
 ROWS = [rows.Row(f"{phase}/{action} {route}", "Q", answer(f"{action}:{route}"), "S42 S43 S44")
         for action in NO_ANSWER for route, phase in ROUTES.items()
         if (action, route) != ("broken-json", "flush")]  # its answer is text
 ROWS += [rows.Row(f"{ROUTES[route]}/refuse {route}", code,
-                  answer(f"refuse:{route}" if ":" in route else f"refuse:{route}:*"), "S36 S38 S39 S40")
+                  answer(f"refuse:{route}" if ":" in route else f"refuse:{route}:*"), "S36 S38 S39 S40 S41")
          for route, code in REFUSED.items()]
 ROWS += [rows.Row(f"{ROUTES[route]}/refuse {route} once", code, answer(f"refuse:{route}"), "S38")
          for route, code in REFUSED_ONCE.items()]

@@ -124,6 +124,7 @@ class FaultFleet(SurvivingFleet):
             job["generation"]["sglang_router_config"] = {
                 "sglang_router_port": int(self.router.split(":")[1]), "router_policy": "round_robin",
                 "python": os.environ["REFIT_ROUTER_PYTHON"]}
+        job["transport"] = {"min_rate": "256KiB"}  # three windows of 5 s below it are slow
         job["deadlines"] = {"update": f"{CALL:.0f}s", "call": f"{CALL:.0f}s", "stall": f"{STALL:.0f}s",
                             "launch": f"{LAUNCH:.0f}s"}
         for engine in job["engines"]:
@@ -134,12 +135,13 @@ class FaultFleet(SurvivingFleet):
             json.dump(job, file)
         return self.job
 
-    def agent(self, slot, engine_args=()):
+    def agent(self, slot, engine_args=(), listen=()):
         return self.role(f"agent-{slot}", "agent", "--slot", str(slot), "--config", self.job,
-                         "--run-directory", os.path.join(self.folder, f"run-{slot}"))
+                         "--run-directory", os.path.join(self.folder, f"run-{slot}"), *listen)
 
-    def policy(self, rank):
-        return self.role(f"policy-{rank}", "policy", "--rank", str(rank), *self.where(), "--source", self.model)
+    def policy(self, rank, listen=()):
+        return self.role(f"policy-{rank}", "policy", "--rank", str(rank), *self.where(), "--source", self.model,
+                         *listen)
 
     def role(self, name, *arguments, **how):
         role = super().role(name, *arguments, **how)
@@ -272,14 +274,14 @@ class FaultFleet(SurvivingFleet):
         return {"agent": self.agents[slot], "policy": self.policies[self.feeder(slot)],
                 "controller": self.controller}[role]
 
-    def start_again(self, role, slot, running=False):
+    def start_again(self, role, slot, running=False, **how):
         """As a job's supervisor would; `running`: while the one before still runs."""
         if not running:
             self.role_of(role, slot).process.wait(processes.DEADLINE)
         if role == "agent":
-            self.agents[slot] = self.agent(slot)
+            self.agents[slot] = self.agent(slot, **how)
         elif role == "policy":
-            self.policies[self.feeder(slot)] = self.policy(self.feeder(slot))
+            self.policies[self.feeder(slot)] = self.policy(self.feeder(slot), **how)
         else:
             self.start_controller()
 

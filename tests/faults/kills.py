@@ -128,6 +128,13 @@ def deciding(run):
         fleet.disarm(run.slot)
 
 
-ROWS = [rows.Row(f"{phase}/{role}", codes[index], kill(role, phase), recovers=phase == "recover",
-                 needs_router=role == "router")
+# Scenarios of docs/spec/scenarios.md. Who is paused is not probed: the refit itself finds the death (S02). A version
+# that an engine says before it dies is not asked for (S35).
+NUMBERS = {"engine": {"serving": "S01", "pause": "S02", "recover": "S13", "transfer": "S02 S20 S35"},
+           "agent": {"serving": "S03", "transfer": "S20"}}
+EVERY_PHASE = {"controller": "S59", "router": "S47"}
+
+ROWS = [rows.Row(f"{phase}/{role}", codes[index], kill(role, phase),
+                 NUMBERS.get(role, {}).get(phase) or EVERY_PHASE.get(role, ""), recovers=phase == "recover",
+                 needs=("router",) if role == "router" else ())
         for index, phase in enumerate(rows.PHASES) for role, codes in rows.KILLS.items()]

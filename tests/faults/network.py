@@ -13,7 +13,10 @@ import fleet as fleets
 from others import UNTIL_GIVEN_UP, in_transfer
 from rows import Row
 
-HERE, THERE = "10.231.1.1", "10.231.2.2"
+# Of the controller and the other agents, of the policy workers, of that agent. What an agent says to its policy workers
+# is the data path: streams, which it opens, of weights or of where they lie.
+HERE, SENDERS, THERE = "10.231.1.1", "10.231.1.3", "10.231.2.2"
+EVERYBODY = (HERE, SENDERS, THERE)
 AWAY = fleets.ENGINES - 1  # the slot whose agent is there
 
 
@@ -30,7 +33,7 @@ class Network:
         self.middle, self.there = (["nsenter", f"--net=/proc/{pid}/ns/net"] for pid in (middle, there))
         for prefix, commands in (
                 ([], ["link set lo up", "link add a0 type veth peer name a1", f"link set a1 netns {middle}",
-                      f"addr add {HERE}/24 dev a0", "link set a0 up"]),
+                      f"addr add {HERE}/24 dev a0", f"addr add {SENDERS}/24 dev a0", "link set a0 up"]),
                 (self.middle, ["link add b0 type veth peer name b1", f"link set b1 netns {there}",
                                "addr add 10.231.1.2/24 dev a1", "link set a1 up",
                                "addr add 10.231.2.1/24 dev b0", "link set b0 up"]),
@@ -76,7 +79,7 @@ class CutFleet(fleets.FaultFleet):
 
     def policy(self, rank):
         return self.role(f"policy-{rank}", "policy", "--rank", str(rank), *self.where(), "--source", self.model,
-                         "--listen", f"{HERE}:0")
+                         "--listen", f"{SENDERS}:0")
 
     def agent(self, slot, engine_args=()):
         listen, prefix = (f"{THERE}:0", self.network.there) if slot == AWAY else ("127.0.0.1:0", ())
@@ -85,7 +88,7 @@ class CutFleet(fleets.FaultFleet):
 
 
 def cut_while_serving(run):
-    with run.fleet.network.cut(HERE, THERE):
+    with run.fleet.network.cut(*EVERYBODY):
         run.broken = time.time()
         run.await_said(f"engine {run.slot} is quarantined", UNTIL_GIVEN_UP)
 
@@ -104,15 +107,43 @@ def cut_for_a_moment(run):
     with contextlib.ExitStack() as stack:
         with in_transfer(run):
             run.broken = time.time()
-            stack.enter_context(run.fleet.network.cut(HERE, THERE))
+            stack.enter_context(run.fleet.network.cut(*EVERYBODY))
         time.sleep(fleets.CALL / 2)  # the fault itself
     run.end_sync()
 
 
+def data_path_cut_at_a_bind(run):
+    """Everybody hears everybody but this one pair, until the slot is given up for it."""
+    run.links = set(range(fleets.ENGINES))
+    code, report = run.fleet.ask("shutdown")  # every link is needed anew
+    assert code == 0, report
+    with run.fleet.network.cut(SENDERS):
+        run.broken = time.time()
+        run.sync()
+        said = {engine["slot"]: engine["error"] for engine in run.end_sync()["engines"] if engine["error"]}
+        assert set(said) == {run.slot} and SENDERS in said[run.slot]["message"], said
+
+
+def data_path_cut_for_a_moment_at_a_bind(run):
+    """The first try fails, the second one links."""
+    run.links = set(range(fleets.ENGINES))
+    code, report = run.fleet.ask("shutdown")
+    assert code == 0, report
+    with run.fleet.network.cut(SENDERS):
+        run.broken = time.time()
+        run.sync()
+        time.sleep(3.5)
+    run.end_sync()
+
+
+AWAY_ONLY = {"slot": AWAY, "fleet": CutFleet, "needs": ("namespaces",)}
 ROWS = [
-    Row("serving/network cut", "Q", cut_while_serving, "S49 S52", slot=AWAY),
-    Row("transfer/network cut", "EITHER", cut_in_transfer(HERE, THERE), "S51 S52", slot=AWAY),
-    Row("transfer/what the agent is told gets lost", "EITHER", cut_in_transfer(THERE), "S49", slot=AWAY),
-    Row("transfer/what the agent says gets lost", "EITHER", cut_in_transfer(HERE), "S50", slot=AWAY),
-    Row("transfer/network cut for a moment", "ok", cut_for_a_moment, "S54", slot=AWAY),
+    Row("serving/network cut", "Q", cut_while_serving, "S49 S52", **AWAY_ONLY),
+    Row("bind/data path cut", "Q", data_path_cut_at_a_bind, "S18 S19", **AWAY_ONLY),
+    Row("bind/data path cut for a moment", "ok", data_path_cut_for_a_moment_at_a_bind, "S17 S18", **AWAY_ONLY),
+    Row("transfer/data path cut", "EITHER", cut_in_transfer(SENDERS), "S51", **AWAY_ONLY),
+    Row("transfer/network cut", "EITHER", cut_in_transfer(*EVERYBODY), "S51 S52", **AWAY_ONLY),
+    Row("transfer/what the agent is told gets lost", "EITHER", cut_in_transfer(THERE), "S49", **AWAY_ONLY),
+    Row("transfer/what the agent says gets lost", "EITHER", cut_in_transfer(HERE, SENDERS), "S50", **AWAY_ONLY),
+    Row("transfer/network cut for a moment", "ok", cut_for_a_moment, "S54", **AWAY_ONLY),
 ]

@@ -1,16 +1,16 @@
 # Copyright 2026 The refit authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every other fault, in its one phase: processes that stop, launches that fail, disks and descriptors that run out,
-callers that ask twice or go away, strangers at the door."""
+"""Every other fault, in its one phase: processes that stop, launches that fail. Who asks, what runs out, clocks, the
+router and the network have files of their own."""
 
 import contextlib
 import os
 import random
-import resource
 import signal
 import socket
 import threading
 import time
+import urllib.request
 
 import fleet as fleets
 import processes
@@ -76,6 +76,19 @@ def policy_stopped_in_transfer(run):
         assert took < 2 * fleets.STALL + 2, f"a source that does not move ended the sync after {took:.1f} s"
 
 
+def engine_slow_in_transfer(run):
+    """Every update takes it nearly its deadline, the others are done long before: it is named, and then given up."""
+    run.fleet.arm(run.slot, f"slow:update:*:{fleets.CALL - 1}")
+    try:
+        run.sync()
+        run.fleet.await_hit(run.slot, "update")
+        run.broken = time.time()
+        run.await_said(f"engine {run.slot} is quarantined: .*is slow: .* in the third window", 20)
+    finally:
+        run.fleet.disarm(run.slot)
+    run.end_sync()
+
+
 def policy_slow_in_transfer(run):
     with contextlib.ExitStack() as stack:
         with in_transfer(run):
@@ -124,6 +137,56 @@ def slow_probe(run):
     run.fleet.await_hit(run.slot, "a probe")
     run.broken = time.time()
     run.fleet.disarm(run.slot)
+
+
+def probe_under_way(run):
+    """It does not end before its timeout, and so long the refit does not pause its engine."""
+    fleet = run.fleet
+    fleet.arm(run.slot, "hold:health", "slow:pause:1:0.001")  # the latter only leaves a line
+    try:
+        fleet.await_hit(run.slot, "a probe")
+        run.broken = time.time()
+        run.sync()
+        wait_for(lambda: len(fleet.hits(run.slot)) == 2, "the pause", 5, pause=0.002)
+        waited = time.time() - run.broken
+        assert waited > fleets.PROBE["timeout"] - 0.2, f"paused {waited:.2f} s after its probe began"
+    finally:
+        fleet.disarm(run.slot)
+    run.end_sync()
+
+
+def generations_fail(run):
+    """It answers who it is, and generates for nobody: not for clients, and not for /health_generate."""
+    fleet, pid = run.fleet, run.engine_pids[run.slot]
+    url = fleet.engines()[run.slot]["url"]
+    run.broken = time.time()
+    fleet.arm(run.slot, "http500:generate:*", "http500:health:*")
+    try:
+        for _ in range(3):
+            fleet.await_hit(run.slot, "a generation")
+            with urllib.request.urlopen(f"{url}/model_info", timeout=2) as answer:
+                assert answer.status == 200
+        wait_for(lambda: not processes.running(pid), "the engine that generates nothing killed", UNTIL_KILLED)
+        assert "health" in {hit[2] for hit in fleet.hits(run.slot)}
+    finally:
+        fleet.disarm(run.slot)
+
+
+def killed_and_back_under_its_address(role):
+    """A new process where the old one listened: nothing of the life before may be taken for its own."""
+    def act(run):
+        old = run.fleet.role_of(role, run.slot).address
+        run.broken = run.fleet.kill(role, run.slot)
+        run.start_again(role, listen=("--listen", old))
+        assert run.fleet.role_of(role, run.slot).address == old
+        if role == "policy":
+            run.links |= {slot for slot in range(fleets.ENGINES)
+                          if run.fleet.feeder(slot) == run.fleet.feeder(run.slot)}
+        else:
+            run.await_said(f"engine {run.slot} is serving")
+        run.sync()
+        run.end_sync()
+    return act
 
 
 # ---- lives that begin badly, or end together
@@ -259,103 +322,25 @@ def rolling_restart(run):
         wait_for(run.fleet.consistent, f"engine {slot} back", 10, pause=0.05)
 
 
-# ---- what runs out
-
-def journal_that_is_full(run):
-    old = run.fleet.controller
-    with in_transfer(run):
-        run.broken = time.time()
-        resource.prlimit(old.process.pid, resource.RLIMIT_FSIZE, (4096, 4096))  # of the log's file, too
-    assert old.process.wait(processes.DEADLINE) == 5
-    run.start_again("controller")
-    run.end_sync()
-
-
-def descriptors_that_run_out(run):
-    run.links = set(range(fleets.ENGINES))
-    code, report = run.fleet.ask("shutdown")  # every link is needed anew
-    assert code == 0, report
-    pid = run.fleet.agents[run.slot].process.pid
-    usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    run.broken = time.time()
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")), usual[1]))
-    try:
-        run.sync()
-        run.end_sync()
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
-
-
-# ---- who asks
-
-def same_request_often(run):
-    run.broken = time.time()
-    clients = [run.fleet.start_sync(run.name, source=[]) for _ in range(8)]
-    answers = [run.fleet.finish(client) for client in clients]
-    assert {code for code, _ in answers} == {0}, answers
-    assert len({report["version"] for _, report in answers}) == 1, answers
-    run.committed += 1
-
-
-def requests_at_once(run):
-    run.broken = time.time()
-    clients = [run.fleet.start_sync(f"{run.name}-{n}") for n in range(8)]
-    codes = [run.fleet.finish(client)[0] for client in clients]
-    assert 0 in codes and set(codes) <= {0, 4}, codes
-    run.committed += codes.count(0)
-
-
-def caller_that_goes(how):
-    def act(run):
-        with in_transfer(run):
-            client, run.client = run.client, None
-            run.broken = time.time()
-            client.send_signal(how)
-            client.communicate(timeout=processes.DEADLINE)
-            assert client.returncode == (130 if how == signal.SIGINT else -how), client.returncode
-        run.await_said("OUTCOME request={} ")
-        run.committed += 1
-        version = run.fleet.commits()[-1]
-        code, report = run.fleet.finish(run.fleet.start_sync(run.name, source=[]))  # asks what became of it
-        assert (code, report["version"]) == (0, version), report
-    return act
-
-
-def strangers(run):
-    """Bytes that mean nothing, and promises that are not kept, at every port of the fleet."""
-    chance = random.Random(run.name)
-    addresses = [role.address for role in (run.fleet.controller, *run.fleet.policies, *run.fleet.agents)]
-    addresses += [engine["url"].removeprefix("http://") for engine in run.fleet.engines()]
-    run.broken = time.time()
-    for address in addresses:
-        host, port = address.rsplit(":", 1)
-        for words in (chance.randbytes(4096), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 4096,
-                      b"POST /generate HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n{",
-                      b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n", b"POST /pause_generation HTTP/1.1\r\n\r\n"):
-            with socket.create_connection((host, int(port)), timeout=5) as stranger, contextlib.suppress(OSError):
-                stranger.sendall(words)
-                stranger.shutdown(socket.SHUT_WR)
-                stranger.settimeout(0.2)
-                while stranger.recv(65536):
-                    pass
-
-
 ROWS = [
     Row("serving/engine stopped", "Q", engine_stopped, "S04"),
     Row("serving/agent stopped", "Q", agent_stopped, "S05 S49"),
     Row("serving/probe too slow once", "ok", slow_probe, "S07"),
+    Row("serving/generations fail", "Q", generations_fail, "S08"),
+    Row("serving/agent back under its address", "Q", killed_and_back_under_its_address("agent"), "S69 S70"),
+    Row("serving/policy back under its address", "ok", killed_and_back_under_its_address("policy"), "S69 S70"),
     Row("serving/two engines killed", "Q", two_engines_killed, "S16"),
     Row("serving/agent ended, late for a refit", "Q", agent_ended_and_late, "S46 S77"),
     Row("serving/agents restarted one by one", "Q", rolling_restart, "S89"),
-    Row("serving/strangers at every port", "ok", strangers, "S82"),
     Row("recover/launch exits", "Q", launch_that("exit:server_info"), "S13"),
     Row("recover/launch never answers", "Q", launch_that("hang:server_info"), "S13"),
     Row("recover/launch answers half", "Q", launch_that("broken-json:server_info"), "S13"),
     Row("recover/port stolen", "Q", port_stolen, "S68"),
-    Row("bind/descriptors run out", "EITHER", descriptors_that_run_out, "S67"),
+    Row("pause/probe under way", "ok", probe_under_way, "S09"),
     Row("transfer/engine stopped", "Q", engine_stopped_in_transfer, "S36"),
     Row("transfer/agent stopped", "EITHER", agent_stopped_in_transfer, "S49"),
     Row("transfer/policy stopped", "FAIL", policy_stopped_in_transfer, "S21"),
+    Row("transfer/engine slow", "Q", engine_slow_in_transfer, "S27"),
     Row("transfer/policy slow", "ok", policy_slow_in_transfer, "S28"),
     Row("transfer/controller stopped for a while", "ok", controller_stopped_in_transfer, "S72"),
     Row("transfer/controller stopped, succeeded", "REDO", controller_stopped_and_succeeded, "S60"),
@@ -365,9 +350,4 @@ ROWS = [
     Row("transfer/policy ended", "FAIL", ended_in_transfer("policy"), "S74"),
     Row("transfer/controller ended", "REDO", ended_in_transfer("controller"), "S74"),
     Row("transfer/everybody stops for moments", "ok", short_stops, "S72"),
-    Row("transfer/caller interrupted", "ok", caller_that_goes(signal.SIGINT), "S74"),
-    Row("transfer/caller killed", "ok", caller_that_goes(signal.SIGKILL), "S75"),
-    Row("transfer/one request, eight callers", "ok", same_request_often, "S73"),
-    Row("transfer/eight requests at once", "ok", requests_at_once, "S73"),
-    Row("decision/journal full", "REDO", journal_that_is_full, "S63"),
 ]

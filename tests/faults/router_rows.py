@@ -42,7 +42,7 @@ def forgets_everybody(run):
 
 
 ROWS = [
-    Row("serving/router forgets everybody", "ok", forgets_everybody, "S47", needs_router=True),
-    Row("transfer/router stopped", "ok", stopped_in_a_refit, "S47", needs_router=True),
-    Row("transfer/engine, router stopped", "Q", stopped_while_an_engine_dies, "S48", needs_router=True),
+    Row("serving/router forgets everybody", "ok", forgets_everybody, "S47", needs=("router",)),
+    Row("transfer/router stopped", "ok", stopped_in_a_refit, "S47", needs=("router",)),
+    Row("transfer/engine, router stopped", "Q", stopped_while_an_engine_dies, "S48", needs=("router",)),
 ]

@@ -57,5 +57,6 @@ class Row:
     act: object            # called with the Run; breaks something, and sets `broken` to the instant of it
     numbers: str = ""      # of reliability.md §4
     recovers: bool = False  # the engine is replaced already before the fault: it happens within that
-    needs_router: bool = False
+    needs: tuple = ()      # of suite.NEEDS: where that is not to be had, the row is skipped
+    fleet: object = None   # the class of the fleet that it breaks; None: the usual one
     slot: object = None    # of the engine that is broken, where it must be that one

@@ -62,9 +62,9 @@ class Run:
             wait_for(self.all_serve_as_before, "every engine at V-1", 10)
         return report
 
-    def start_again(self, role, slot=None, running=False):
+    def start_again(self, role, slot=None, running=False, **how):
         slot = self.slot if slot is None else slot
-        self.fleet.start_again(role, slot, running)
+        self.fleet.start_again(role, slot, running, **how)
         self.restarted.add(self.fleet.name_of(role, slot))
 
     def said(self, pattern):

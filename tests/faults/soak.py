@@ -7,7 +7,7 @@ usage: soak.py BIN_FOLDER [--refits N] [--kills N] [--deaths N] [--rollbacks N] 
 
 Four parts over one fleet, under traffic: refits of which one in a hundred has a role killed at a random moment;
 controllers killed at random moments; engines killed in the middle of a transfer; launches that fail. Prints figures
-with their sample sizes; the last line is `N passed, M failed`.
+with their sample sizes; the last line is `N passed, M failed`. (S80)
 """
 
 import argparse

@@ -22,11 +22,15 @@ import traceback
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import processes  # noqa: E402
 
+import callers  # noqa: E402
 import calls  # noqa: E402
+import clocks  # noqa: E402
 import kills  # noqa: E402
+import limits  # noqa: E402
 import network  # noqa: E402
 import oracle  # noqa: E402
 import others  # noqa: E402
+import registry  # noqa: E402
 import report  # noqa: E402
 import router_rows  # noqa: E402
 from fleet import ENGINES, FaultFleet, children, own_temporary_folder  # noqa: E402
@@ -35,7 +39,8 @@ from rows import Row  # noqa: E402
 from run import RETURN, Run  # noqa: E402
 
 END_OF_JOB = Row("shutdown/whole job ended, an engine killed", "ok", None, "S11")
-ROWS = [*kills.ROWS, *calls.ROWS, *others.ROWS, *router_rows.ROWS, *network.ROWS, END_OF_JOB]
+ROWS = [*kills.ROWS, *calls.ROWS, *others.ROWS, *callers.ROWS, *limits.ROWS, *router_rows.ROWS, *network.ROWS,
+        *registry.ROWS, *clocks.ROWS, END_OF_JOB]
 
 
 def run_row(fleet, row, number, before):
@@ -141,10 +146,35 @@ def end_of_job(fleet):
     return finished(result, counts, began)
 
 
-def may_cut():
-    """Whether this process may make network namespaces."""
+def may_separate():
+    """Whether this process may make network and mount namespaces."""
     return (os.geteuid() == 0 and shutil.which("ip") is not None and shutil.which("unshare") is not None and
-            subprocess.run(["unshare", "--net", "ip", "link", "set", "lo", "up"], check=False).returncode == 0)
+            subprocess.run([*OWN_HOST, "true"], check=False).returncode == 0)
+
+
+# A network and a /dev/shm of the suite's own.
+OWN_HOST = ["unshare", "--net", "--mount", "sh", "-c",
+            'ip link set lo up && mount -t tmpfs -o size=1g refit-faults /dev/shm && exec "$@"', "sh"]
+
+# What rows need -> whether it is to be had, and what that takes.
+NEEDS = {
+    "router": (lambda: bool(os.environ.get("REFIT_ROUTER_PYTHON")),
+               "REFIT_ROUTER_PYTHON must name a Python with sglang-router"),
+    "namespaces": (may_separate, "network and mount namespaces: root, unshare and ip"),
+    "memory cgroups": (limits.may_limit_memory, f"a memory limit: {limits.CGROUPS}, writable"),
+    "curl": (lambda: shutil.which("curl") is not None, "curl with HTTP/2"),
+    "compiler": (clocks.has_compiler, "a C compiler under the name cc"),
+}
+
+
+def possible(chosen):
+    """The rows that can be performed here; says which cannot, and why."""
+    for need, (is_there, takes) in NEEDS.items():
+        those = [row for row in chosen if need in row.needs]
+        if those and not is_there():
+            print(f"skipped {len(those)} rows: {takes}", flush=True)
+            chosen = [row for row in chosen if row not in those]
+    return chosen
 
 
 def main():
@@ -162,22 +192,14 @@ def main():
         return 0
     if not chosen:
         parser.error(f"no such row: {', '.join(options.row)}; see --list")
-    if not os.environ.get("REFIT_ROUTER_PYTHON"):
-        without = [row for row in chosen if row.needs_router]
-        if without:
-            print(f"skipped {len(without)} rows of the router: REFIT_ROUTER_PYTHON names no Python with sglang-router")
-        chosen = [row for row in chosen if not row.needs_router]
-    if not may_cut():
-        print("skipped the rows of the network: they need root, unshare and ip")
-        chosen = [row for row in chosen if row not in network.ROWS]
-    elif "REFIT_FAULTS_NETWORK" not in os.environ and any(row in network.ROWS for row in chosen):
-        sys.stdout.flush()
-        os.environ["REFIT_FAULTS_NETWORK"] = "own"
-        os.execvp("unshare", ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh",
-                              sys.executable, *sys.argv])
+    chosen = possible(chosen)
+    if "REFIT_FAULTS_HOST" not in os.environ and any("namespaces" in row.needs for row in chosen):
+        os.environ["REFIT_FAULTS_HOST"] = "own"
+        os.execvp(OWN_HOST[0], [*OWN_HOST, sys.executable, *sys.argv])
     processes.BIN = os.path.abspath(options.bin)
-    results = run_rows([row for row in chosen if row not in network.ROWS], options.keep)
-    results += run_rows([row for row in chosen if row in network.ROWS], options.keep, network.CutFleet)
+    results = []
+    for fleet in dict.fromkeys(row.fleet for row in chosen):
+        results += run_rows([row for row in chosen if row.fleet is fleet], options.keep, fleet or FaultFleet)
     failed = sum("failed" in result for result in results)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:

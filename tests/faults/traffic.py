@@ -1,6 +1,6 @@
 # Copyright 2026 The refit authors
 # SPDX-License-Identifier: Apache-2.0
-"""Steady /generate traffic at every engine, and the judge of each answer (settled C9).
+"""Steady /generate traffic at every engine, in every row, and the judge of each answer (settled C9; S32, S33).
 
 What an engine may answer is known beforehand: every source's greedy answer to every prompt, from an engine that serves
 that source and was never refitted. An answer is *mixed* if its tokens and their log-probabilities are no source's, and
