@@ -11,7 +11,7 @@ namespace refit::sim {
 namespace {
 
 constexpr std::string_view kText =
-    "# An engine dies while it serves. S01\n"
+    "# An engine dies while it serves.\n"
     "# RC-KILL-05\n"
     "seed 3\n"
     "at 1s: kill engine 0\n"

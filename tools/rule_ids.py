@@ -1,10 +1,12 @@
 # Copyright 2026 The refit authors
 # SPDX-License-Identifier: Apache-2.0
-"""How rule ids are written: one, in lists, and where docs/spec defines them. For tidy.py and rules.py."""
+"""How rule ids are written: one, in lists, and where docs/spec defines them; and numbers of fault scenarios. For
+tidy.py and rules.py."""
 
 import re
 
 RULE = re.compile(r"\b(?:RC|RX)-[A-Z]+-[A-Z]?\d+\b")
+SCENARIO = re.compile(r"\bS\d\d\b")
 _LIST = re.compile(r"\b((?:RC|RX)-[A-Z]+)((?:,? ?-[A-Z]?\d+(?: ?… ?-?[A-Z]?\d+)?)+)")
 _ITEM = re.compile(r"-([A-Z]?)(\d+)(?: ?… ?-?[A-Z]?(\d+))?")
 _DEFINED = re.compile(r"^\| *((?:RC|RX)-[A-Z]+-[A-Z]?\d+)\b(.*)", re.M)

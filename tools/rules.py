@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # Copyright 2026 The refit authors
 # SPDX-License-Identifier: Apache-2.0
-"""Says rule by rule what proves it. Exits 1 when a rule of a family that is marked done has no proof.
+"""Says rule by rule what proves it. Exits 1 when a rule of a family that is marked done has no proof, or when no test
+shows a fault scenario of processes (docs/spec/scenarios.md, tier P).
 
-    rules.py                the families, and what fails
+    rules.py                the families, the scenarios, and what fails
     rules.py --missing      every rule without proof, and why
     rules.py --json         everything
-    rules.py RC-KILL-05     one rule: its text, its state, its proofs (RC-KILL: the whole family)
+    rules.py RC-KILL-05     one rule: its text, its state, its proofs (RC-KILL: the whole family; S27: a scenario)
 
 The rules are those of docs/spec. A proof is a test, a scenario, a planted bug or a mutant that names the rule
 (docs/testing.md, "What proves a rule"). docs/spec/scope.md has the states of rules and the families that are done.
@@ -22,10 +23,11 @@ import re
 import sys
 
 import mutants
-from rule_ids import defined_rules, family, listed_rules
+from rule_ids import SCENARIO, defined_rules, family, listed_rules
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCOPE = "docs/spec/scope.md"
+SCENARIOS = "docs/spec/scenarios.md"
 PROOFS = ("test", "scenario", "planted", "mutant")
 # A model justifies a rule and proves no code. CI has no GPU.
 OTHERS = ("model", "gpu test")
@@ -72,7 +74,7 @@ def tests_of(path, text):
 
 
 def proofs_of_tests(path, text):
-    """(rules, Proof) of each test that names any; what stands outside tests is said of the whole file."""
+    """(what it says, Proof) of each test; what stands outside tests is said of the whole file."""
     tests = tests_of(path, text)
     if tests is None:
         return
@@ -83,12 +85,12 @@ def proofs_of_tests(path, text):
         outside = outside[:begin] + re.sub(r"[^\n]", " ", body) + outside[end:]
         if "DISABLED_" not in name:
             first_code = begin + re.match(r"(?:[ \t]*//[^\n]*\n)*", body).end()
-            yield listed_rules(body), Proof(kind, name, path, line_of(text, first_code))
-    yield listed_rules(outside), Proof(kind, pathlib.PurePath(path).name, path, 1)
+            yield body, Proof(kind, name, path, line_of(text, first_code))
+    yield outside, Proof(kind, pathlib.PurePath(path).name, path, 1)
 
 
 def proofs_of_rows(kind, path, text):
-    """Of a text with a row per proof, named by its first word: the rules of the row and of the comment right above."""
+    """Of a text with a row per proof, named by its first word: the row and the comment right above."""
     above = ""
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
@@ -97,14 +99,22 @@ def proofs_of_rows(kind, path, text):
         elif words[0].startswith("#"):
             above += line + "\n"
         else:
-            yield listed_rules(above + line), Proof(kind, words[0], path, number)
+            yield above + line, Proof(kind, words[0], path, number)
 
 
 def proofs_in_comments(kind, path, text):
-    """Of a text that is one proof: the rules of its comments."""
+    """Of a text that is one proof: its comments."""
     comment = r"//[^\n]*|/\*.*?\*/" if path.endswith(".pml") else r"^[ \t]*#[^\n]*"
     comments = "\n".join(re.findall(comment, text, re.M | re.S))
-    yield listed_rules(comments), Proof(kind, pathlib.PurePath(path).stem, path, 1)
+    yield comments, Proof(kind, pathlib.PurePath(path).stem, path, 1)
+
+
+def proofs_of_faults(path, text):
+    """Of the fault suite: each line that names a scenario, by the row that it is of."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if SCENARIO.search(line):
+            row = re.search(r'Row\("([^"]+)"', line)
+            yield line, Proof("test", row.group(1) if row else pathlib.PurePath(path).name, path, number)
 
 
 def is_test_file(path):
@@ -122,6 +132,8 @@ def readers(path):
         return lambda text: proofs_of_rows("planted", path, text)
     if fnmatch.fnmatch(path, "models/*.pml"):
         return lambda text: proofs_in_comments("model", path, text)
+    if fnmatch.fnmatch(path, "tests/faults/*.py") and not path.endswith("self_test.py"):
+        return lambda text: proofs_of_faults(path, text)
     if is_test_file(path):
         return lambda text: proofs_of_tests(path, text)
     return None
@@ -129,7 +141,7 @@ def readers(path):
 
 def proofs_of_mutants(root):
     for mutant, program, test_filter in mutants.read_tables(root)[0]:
-        yield listed_rules(mutant), Proof("mutant", f"{mutant}, noticed by {test_filter}", f"bin/{program}", 0)
+        yield mutant, Proof("mutant", f"{mutant}, noticed by {test_filter}", f"bin/{program}", 0)
 
 
 def all_proofs(root):
@@ -147,7 +159,7 @@ def read_scope(text):
     done = re.search(r"^\*\*Done:\*\*(.*?)$", text, re.M)
     states = {}
     for rules, state, reason in re.findall(r"^\|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|", text, re.M):
-        for rule in listed_rules(rules):
+        for rule in listed_rules(rules).union(SCENARIO.findall(rules)):
             states[rule] = (state.strip(), reason.strip())
     return re.findall(r"\b(?:RC|RX)-(?:[A-Z]+|\*)", done.group(1).replace("\\", "")) if done else [], states
 
@@ -178,27 +190,52 @@ def judge(rule, tests, root):
             rule.reason += f" (but {len(rule.proofs)} name it: if it is true by now, delete it from {SCOPE})"
 
 
+def judge_scenario(scenario):
+    """Only a test shows it; the simulator has a tier of its own."""
+    scenario.done = True
+    if scenario.state:
+        scenario.status = scenario.state
+    elif any(proof.kind == "test" for proof in scenario.proofs):
+        scenario.status = "proved"
+    else:
+        scenario.status, scenario.reason = "without proof", f"no test names it, and {SCOPE} does not say why"
+
+
+def read_scenarios(text):
+    """Those of processes, of all."""
+    found = re.findall(r"^\| (S\d\d) \|(.*)\| *([SPG ]+?) *\|$", text, re.M)
+    return {name: Rule(name, what) for name, what, tiers in found if "P" in tiers}, {name for name, _, _ in found}
+
+
 def read(root):
-    """Every rule, judged, and problems: ids that no page of docs/spec defines."""
+    """Every rule and every scenario of processes, judged, and problems: ids that no page of docs/spec defines."""
     rules = {}
     for page in sorted((root / "docs/spec").glob("*.md")):
         if page.name != pathlib.PurePath(SCOPE).name:
             for name, text in defined_rules(page.read_text("utf-8")).items():
                 rules.setdefault(name, Rule(name, text))
+    page = root / SCENARIOS
+    scenarios, numbers = read_scenarios(page.read_text("utf-8") if page.exists() else "")
     done, states = read_scope((root / SCOPE).read_text("utf-8"))
     tests, problems = set(), []
-    for named, proof in all_proofs(root):
+    for said, proof in all_proofs(root):
         tests.add(proof.name)
-        for name in sorted(named):
-            if name in rules:
-                rules[name].proofs.append(proof)
-            elif not proof.file.startswith("tools/"):  # the tests of these tools make rules up
+        if proof.file.startswith("tools/"):  # the tests of these tools make ids up
+            said = " ".join(listed_rules(said).intersection(rules))
+        for name in sorted(listed_rules(said).union(SCENARIO.findall(said))):
+            if name in rules or name in scenarios:
+                (rules.get(name) or scenarios[name]).proofs.append(proof)
+            elif name not in numbers:
                 problems.append(f"{proof.file}:{proof.line}: {name}: no such rule in docs/spec (mend the id)")
     for rule in rules.values():
         rule.done = any(fnmatch.fnmatch(family(rule.id), pattern) for pattern in done)
+    for rule in [*rules.values(), *scenarios.values()]:
         rule.state, rule.reason = states.get(rule.id, ("", ""))
+    for rule in rules.values():
         judge(rule, tests, root)
-    return rules, problems
+    for scenario in scenarios.values():
+        judge_scenario(scenario)
+    return rules, scenarios, problems
 
 
 def failing(rules):
@@ -226,6 +263,13 @@ def print_families(rules):
     print("✓ marked done: a rule without proof fails")
 
 
+def print_scenarios(scenarios):
+    for scenario in scenarios:
+        names = dict.fromkeys(proof.name for proof in scenario.proofs if proof.kind == "test")
+        why = f"{scenario.state}: {scenario.reason}" if scenario.state else "; ".join(names)
+        print(f"{scenario.id} {scenario.text.split('|')[0].strip()}: {why or 'nothing'}")
+
+
 def print_rule(rule):
     print(f"{rule.id}: {rule.status}" + (f" ({rule.reason})" if rule.reason not in ("", "–") else ""))
     print("  " + " ".join(rule.text.replace("|", " ").split()))
@@ -240,30 +284,36 @@ def main():
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    found, problems = read(arguments.root)
-    rules = list(found.values())
-    unknown = [name for name in arguments.rules if not any(name in (r.id, family(r.id)) for r in rules)]
+    found, of_processes, problems = read(arguments.root)
+    rules, scenarios = list(found.values()), list(of_processes.values())
+    both = rules + scenarios
+    unknown = [name for name in arguments.rules if not any(name in (r.id, family(r.id)) for r in both)]
     if unknown:
         print(f"{unknown[0]}: no such rule or family in docs/spec", file=sys.stderr)
         return 2
     if arguments.json:
         print(json.dumps({"rules": [dataclasses.asdict(rule) for rule in rules], "counts": counts(rules),
-                          "failing": [rule.id for rule in failing(rules)], "problems": problems}, ensure_ascii=False))
-        return 1 if failing(rules) or problems else 0
+                          "scenarios": [dataclasses.asdict(scenario) for scenario in scenarios],
+                          "failing": [rule.id for rule in failing(both)], "problems": problems}, ensure_ascii=False))
+        return 1 if failing(both) or problems else 0
     if arguments.rules:
-        for rule in rules:
+        for rule in both:
             if rule.id in arguments.rules or family(rule.id) in arguments.rules:
                 print_rule(rule)
         return 0
     if not arguments.missing:
         print_families(rules)
-    for rule in rules:
+        print_scenarios(scenarios)
+    for rule in both:
         if rule.status == "without proof" and (rule.done or arguments.missing):
             print(f"{rule.id}: {rule.reason}")
     for problem in problems:
         print(problem)
+    if scenarios:
+        print(f"{len(scenarios)} scenarios of processes: " +
+              ", ".join(f"{n} {status}" for status, n in counts(scenarios).items()))
     print(f"{len(rules)} rules: " + ", ".join(f"{n} {status}" for status, n in counts(rules).items()))
-    return 1 if failing(rules) or problems else 0
+    return 1 if failing(both) or problems else 0
 
 
 if __name__ == "__main__":

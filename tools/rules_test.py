@@ -126,6 +126,37 @@ class RulesTest(unittest.TestCase):
         self.assertEqual([self.rule(f"RC-A-0{n}").status for n in range(1, 5)],
                          ["by construction", "by construction", "without proof", "without proof"])
 
+    # Fault scenarios ----------------------------------------------------------------------------------------------
+
+    def test_a_scenario_of_processes_needs_a_test_that_names_it_or_a_reason(self):
+        self.write("docs/spec/contract.md", "")
+        self.write("docs/spec/scenarios.md", "| S01 | a kill | serving | S P |\n| S02 | a stop | any | P |\n"
+                                             "| S03 | a cut | any | P G |\n| S04 | a loss | any | S |\n")
+        self.scope("S03 | not built | the network")
+        self.write("src/a_test.cc", "TEST(S, T) {  // S01, S04\n}\n")
+        self.write("sim/scenarios/stop.txt", "# S02\n")
+        self.write("tools/b_test.py", "# S02, S77\n\ndef test_x():\n    pass\n")
+        code, out = self.run_tool()
+        self.assertEqual(code, 1)
+        self.assertIn("S01 a kill: S.T\n", out)
+        self.assertIn("S02: no test names it", out)
+        self.assertIn("S03 a cut: not built: the network\n", out)
+        self.assertNotIn("S04", out)
+        self.assertIn("3 scenarios of processes: 1 proved, 1 not built, 1 without proof", out)
+        self.write("tests/faults/rows.py", 'ROWS = [Row("serving/stop", "ok", stop, "S02")]\n')
+        code, out = self.run_tool()
+        self.assertEqual(code, 0)
+        self.assertIn("S02 a stop: serving/stop\n", out)
+
+    def test_a_scenario_that_does_not_exist_fails(self):
+        self.write("docs/spec/contract.md", "")
+        self.write("docs/spec/scenarios.md", "| S01 | a kill | serving | S |\n")
+        self.write("src/a_test.cc", "TEST(S, T) {  // S01, S02\n}\n")
+        code, out = self.run_tool()
+        self.assertEqual(code, 1)
+        self.assertIn("src/a_test.cc:1: S02: no such rule", out)
+        self.assertNotIn("S01", out)
+
     # What it prints -----------------------------------------------------------------------------------------------
 
     def test_it_fails_while_a_done_family_lacks_a_proof(self):

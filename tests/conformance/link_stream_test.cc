@@ -152,7 +152,7 @@ class LinkStream : public ::testing::Test {
 
 // RC-BKT-06, -07, -08: whatever the interleaving, no buffer is written while it is read, and nothing incomplete is
 // published. The same two buffers on each side serve all streams.
-TEST_F(LinkStream, DeliversEveryByteUnderAnyInterleaving) {
+TEST_F(LinkStream, DeliversEveryByteUnderAnyInterleaving) {  // S58
   for (std::uint32_t seed = 1; seed <= 300; ++seed) {
     std::mt19937 random(seed);
     const Source source = RandomSource(random);
@@ -181,7 +181,7 @@ TEST_F(LinkStream, ReadsExactlyTheUsedBytes) {
 }
 
 // RC-BKT-10: a read that cannot start, or breaks off, ends the stream naming the peer, and leaks no memory of a load.
-TEST_F(LinkStream, FailsNamingThePeerAndGivesEveryBufferBackOnce) {
+TEST_F(LinkStream, FailsNamingThePeerAndGivesEveryBufferBackOnce) {  // S21
   std::mt19937 random(11);
   Source source;
   for (int i = 0; i < 4; ++i) {
@@ -240,7 +240,7 @@ TEST_F(LinkStream, RefusesToReceiveOnAReceiverThatWasNeverBound) {
 }
 
 // RX-SUM L1: a bit that flips in the staging buffer does not get through.
-TEST_F(LinkStream, NoticesAFlippedBit) {
+TEST_F(LinkStream, NoticesAFlippedBit) {  // S56
   std::mt19937 random(17);
   Source source;
   source.Add(weights::DType::kFloat32, 10, random);

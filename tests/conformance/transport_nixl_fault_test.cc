@@ -90,7 +90,7 @@ TEST(NixlLibrary, RefusesAStub) {
 }
 
 // RC-ENV-01: a list without a network transport fails the back end, even within one host.
-TEST(NixlOptions, RefusesATransportListOfOneHostAlone) {
+TEST(NixlOptions, RefusesATransportListOfOneHostAlone) {  // S84
   for (const std::string tls :
        {"cma", "sm,self", "posix,cma", "cuda_copy,cuda_ipc", "cuda,sm,self", "^tcp", "^tcp,cma"}) {
     NixlOptions options = Options();
@@ -111,7 +111,7 @@ TEST(NixlOptions, RefusesATransportListOfOneHostAlone) {
 }
 
 // RC-ENV-04.
-TEST(NixlOptions, RefusesToRunWithoutPeerFailureReporting) {
+TEST(NixlOptions, RefusesToRunWithoutPeerFailureReporting) {  // S84
   NixlOptions options = Options();
   options.backend_params["ucx_error_handling_mode"] = "none";
   EXPECT_EQ(Refusal(options).code(), StatusCode::kFailedPrecondition);
@@ -188,7 +188,7 @@ TEST_F(NixlFaults, PassesTheBackEndsParametersOnWithTheSettingsThatTcpNeeds) {
   EXPECT_EQ(Fake().params["engine_config"], "TLS=cma,tcp,TCP_TX_SEG_SIZE=8k,TCP_RX_SEG_SIZE=64k,KEEPALIVE_INTERVAL=1s");
 }
 
-TEST_F(NixlFaults, SaysWhatMemoryCannotBeRegistered) {
+TEST_F(NixlFaults, SaysWhatMemoryCannotBeRegistered) {  // S66
   Fake().register_mem = kNixlBackend;
   std::vector<std::byte> other(77);
   EXPECT_THAT(exporter_->Export(MutableBytes(other)).status().ToString(), HasSubstr("77 bytes of the host"));
@@ -198,6 +198,7 @@ TEST_F(NixlFaults, SaysWhatMemoryCannotBeRegistered) {
 }
 
 // RC-BIND-06, RX-ASM-T5.
+// S69.
 TEST_F(NixlFaults, NamesEveryAgentAfresh) { EXPECT_NE(exporter_->Address(), Made()->Address()); }
 
 TEST_F(NixlFaults, FailsABindWhoseMetadataDoesNotLoad) {

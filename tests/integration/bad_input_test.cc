@@ -100,7 +100,7 @@ TEST(BadInput, APolicyRankWithOtherTensorsIsNamed) {
 }
 
 // Same names and shapes, other bytes: the senders' roots differ, so nobody publishes, and the next sync repairs.
-TEST(BadInput, PolicyRanksWithOtherBytesPublishNothing) {
+TEST(BadInput, PolicyRanksWithOtherBytesPublishNothing) {  // S34
   Fleet fleet({.policies = 2, .engines = 2});
   fleet.StartPolicy(1, MakeCheckpoint(fleet.folder(), "other-bytes", "tiny-llama", 9));
   const rpc::SyncReport refused = fleet.Sync();

@@ -82,7 +82,7 @@ TEST(CheckpointTest, AShardMayBeASymbolicLinkAsInACache) {
   EXPECT_TRUE(OpenStatus(folder).ok());
 }
 
-TEST(CheckpointTest, AnIndexThatEscapesItsFolderIsRefused) {
+TEST(CheckpointTest, AnIndexThatEscapesItsFolderIsRefused) {  // S83
   const test::TempFolder outside;
   WriteShard(outside, "model.safetensors", {"a"});
   const test::TempFolder folder;
@@ -155,7 +155,7 @@ TEST(CheckpointTest, WhatIsNotThereIsNamedWithARemedy) {
   EXPECT_EQ(ReadModelConfig(folder.path()).status().code(), StatusCode::kNotFound);
 }
 
-TEST(CheckpointTest, AFifoIsRefusedAndNotWaitedFor) {
+TEST(CheckpointTest, AFifoIsRefusedAndNotWaitedFor) {  // S83
   const test::TempFolder folder;
   ASSERT_EQ(mkfifo((folder / "model.safetensors").c_str(), 0600), 0);
   EXPECT_THAT(OpenStatus(folder).message(), HasSubstr("is not a regular file"));

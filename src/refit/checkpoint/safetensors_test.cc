@@ -70,7 +70,7 @@ TEST(SafetensorsTest, AHeaderLengthThatLiesIsRefused) {
   }
 }
 
-TEST(SafetensorsTest, AHeaderThatLiesIsRefusedByName) {
+TEST(SafetensorsTest, AHeaderThatLiesIsRefusedByName) {  // S83
   const auto tensor = [](std::string_view dtype, std::string_view shape, std::string_view offsets) {
     std::string text = R"({"w": {"dtype": ")";
     return text.append(dtype).append(R"(", "shape": )").append(shape).append(R"(, "data_offsets": )").append(offsets) +
@@ -96,7 +96,7 @@ TEST(SafetensorsTest, AHeaderThatLiesIsRefusedByName) {
   EXPECT_THAT(Refusal("{} x", 0), HasSubstr("bad JSON at byte"));
 }
 
-TEST(SafetensorsTest, OverlappingTensorsAreRefused) {
+TEST(SafetensorsTest, OverlappingTensorsAreRefused) {  // S83
   EXPECT_THAT(Refusal(R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]},
                           "b": {"dtype": "U8", "shape": [4], "data_offsets": [2, 6]}})",
                       6),

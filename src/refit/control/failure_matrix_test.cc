@@ -118,7 +118,7 @@ void RunRows(Operation operation, const std::vector<Fault>& faults) {
 }
 
 // RC-SESS-04, -06, -07, -08, -13, -14.
-TEST_P(FailureMatrix, ARefusalLeavesWhatItsRowSays) {
+TEST_P(FailureMatrix, ARefusalLeavesWhatItsRowSays) {  // S42
   RunRows(GetParam(), {{}, {.times = 1000}});
   if (GetParam() == Operation::kUpdate) {
     RunRows(GetParam(), {{.skip = 1}, {.skip = 2}});
@@ -126,7 +126,7 @@ TEST_P(FailureMatrix, ARefusalLeavesWhatItsRowSays) {
 }
 
 // RC-RPC-06: no further call but kill, whether the call ran or not. The double notes any.
-TEST_P(FailureMatrix, ACallWithoutAnAnswerEndsTheIncarnation) {
+TEST_P(FailureMatrix, ACallWithoutAnAnswerEndsTheIncarnation) {  // S42
   RunRows(GetParam(), {{.kind = AnswerKind::kNone}, {.kind = AnswerKind::kNone, .runs = true}});
   if (GetParam() == Operation::kUpdate) {
     RunRows(GetParam(), {{.kind = AnswerKind::kNone, .skip = 1, .runs = true}});

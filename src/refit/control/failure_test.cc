@@ -50,7 +50,7 @@ TEST(Failure, WhoHoldsAnotherVersionIsNotAskedToResume) {
 }
 
 // RC-SESS-05: begun is tracked per engine.
-TEST(Failure, BeginRefusedOnOneEndsTheOthersSessionOnly) {
+TEST(Failure, BeginRefusedOnOneEndsTheOthersSessionOnly) {  // S38
   FleetRig rig({.profile = sync::kStrict, .family = SessionFamily::kB});
   rig.engine(1).SetFault(Operation::kBegin, {});
   const control::SyncAnswered answer = rig.Sync();
@@ -76,7 +76,7 @@ TEST(Failure, BeforeTheTransferTheOrderBackIsEndKvResume) {
 }
 
 // RC-SESS-07: if re-acquiring fails, no resume; it is reported beside the original error.
-TEST(Failure, WithoutItsKvPoolAnEngineIsNotResumedAndTheFirstErrorStands) {
+TEST(Failure, WithoutItsKvPoolAnEngineIsNotResumedAndTheFirstErrorStands) {  // S41
   FleetRig rig({.profile = sync::kStrict});
   rig.Release(0);
   rig.engine(0).SetFault(Operation::kOnloadKvCache, {});
@@ -292,7 +292,7 @@ TEST(Failure, UnequalCountsAreFoundBeforeTheDecision) {
   EXPECT_EQ(answer.outcome->engines[0].residue.kind, ResidueKind::kMixed);
 }
 
-TEST(Failure, PolicyWorkersWithDifferentWeightsAreNamed) {
+TEST(Failure, PolicyWorkersWithDifferentWeightsAreNamed) {  // S34
   FleetRig rig({});
   rig.SetDigest(1, Digest{{6, 6}});
   const control::SyncAnswered answer = rig.Sync();
@@ -324,7 +324,7 @@ TEST(Failure, AManifestThatTheEngineDoesNotLoadTouchesNoEngine) {
 
 // RX-COMMIT-06, RC-SESS-13: no un-commit. In strict the call raises, nothing latches, and the next sync takes it in; in
 // resilient the engine is asked once more, and then its life is over.
-TEST(Failure, ARefusedActivationNeverUndoesTheVersion) {
+TEST(Failure, ARefusedActivationNeverUndoesTheVersion) {  // S41
   for (const sync::Profile& profile : kProfiles) {
     FleetRig rig({.profile = profile});
     rig.engine(0).SetFault(Operation::kResume, {.times = 2});
@@ -420,7 +420,7 @@ TEST(Failure, ACommitInDoubtAtTheDeadlineSaysSo) {
 }
 
 // RX-XFER-13: the source is left to return by itself; sync() returns all the same.
-TEST(Failure, ASourceThatDoesNotReturnIsReportedAndTheSyncEnds) {
+TEST(Failure, ASourceThatDoesNotReturnIsReportedAndTheSyncEnds) {  // S29
   FleetRig rig({.profile = sync::kResilient});
   rig.block_send = true;
   const control::SyncAnswered answer = rig.Sync();

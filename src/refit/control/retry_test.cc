@@ -39,7 +39,7 @@ std::size_t CountAfterLast(const std::vector<std::string>& calls, std::string_vi
 }
 
 // RX-XFER-10: a retry sends the complete set. RX-XFER-09: before it, by family. §II.4 step 4, 5.
-TEST(Retry, ALinkThatBreaksCostsAnAttemptAndNotTheRefit) {
+TEST(Retry, ALinkThatBreaksCostsAnAttemptAndNotTheRefit) {  // S21
   for (const SessionFamily family : {SessionFamily::kA, SessionFamily::kC}) {
     for (const std::size_t load : {0U, 1U, 2U}) {
       SCOPED_TRACE(StrCat("family ", ToString(family), ", load ", load));
@@ -116,7 +116,7 @@ void LetEngine1CompleteTheFirstAttempt(FleetRig& rig) {
 
 // RX-XFER-06, RX-ID-05: senders start again together; whose engine is complete iterates and sends nothing. Members are
 // named with the attempt that each of them completed.
-TEST(Retry, SendersStartAgainTogetherAndDrainWhereTheEngineIsComplete) {
+TEST(Retry, SendersStartAgainTogetherAndDrainWhereTheEngineIsComplete) {  // S29
   FleetRig rig({});
   LetEngine1CompleteTheFirstAttempt(rig);
   std::map<PolicyRank, int> sends;
@@ -344,7 +344,7 @@ TEST(Retry, AWorkerWhoseConnectionBrokeIsAskedWhereItWasLeft) {
 }
 
 // RX-ONCE-03: the first attempt that every sender completed says what the version means.
-TEST(Retry, ASourceThatGivesOtherWeightsThanBeforeIsAnEquivocationThatLatches) {
+TEST(Retry, ASourceThatGivesOtherWeightsThanBeforeIsAnEquivocationThatLatches) {  // S76
   FleetRig rig({.engines = 1, .policies = 1});
   rig.on_load = Breaks(rig, 0, 2, 1);
   rig.on_agent_command = [&](SlotIndex, const sync::AgentCommand& command) {

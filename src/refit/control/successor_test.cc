@@ -366,7 +366,7 @@ TEST(Superseded, AStaleAnswerOfAHigherTermStopsWithItsOwnCode) {
 
 // RX-ID-03, -04: a life that began after the takeover has never heard of the old term, and obeys it no more than
 // others.
-TEST(Superseded, ALifeOfTheNewTermDoesNotObeyTheOldOne) {
+TEST(Superseded, ALifeOfTheNewTermDoesNotObeyTheOldOne) {  // S62
   FleetRig rig({});
   ASSERT_TRUE(rig.Sync().status.ok());
   rig.TakeOver();

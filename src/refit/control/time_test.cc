@@ -65,7 +65,7 @@ void Tell(FleetRig& rig, const std::vector<ByteCount>& per_window, int windows) 
   }
 }
 
-TEST(Time, WhoIsSlowWhileTheOthersAreFastIsQuarantined) {
+TEST(Time, WhoIsSlowWhileTheOthersAreFastIsQuarantined) {  // S27
   FleetRig rig({.engines = 3, .policies = 3, .budget = seconds(600), .min_rate = 1000});
   Tell(rig, {10'000, 100, 10'000}, 2);
   EXPECT_FALSE(rig.engine(1).dead());
@@ -77,7 +77,7 @@ TEST(Time, WhoIsSlowWhileTheOthersAreFastIsQuarantined) {
 }
 
 // One slow engine is not a slow fabric: where others are slow as well, nobody is to blame.
-TEST(Time, WhereSeveralAreSlowNobodyIsQuarantined) {
+TEST(Time, WhereSeveralAreSlowNobodyIsQuarantined) {  // S28
   FleetRig rig({.engines = 3, .policies = 3, .budget = seconds(600), .min_rate = 1000});
   Tell(rig, {200, 100, 10'000}, 4);
   for (const std::uint32_t slot : {0U, 1U, 2U}) {

@@ -125,7 +125,7 @@ TEST(SharedMemory, RefusesAnotherSizeAndForeignNames) {
 }
 
 // RC-PAY-10: the error names need, free and remedy, and nothing is left behind.
-TEST(SharedMemory, SaysWhatIsMissingWhenSpaceIsShort) {
+TEST(SharedMemory, SaysWhatIsMissingWhenSpaceIsShort) {  // S66
   const std::string name = OwnedName("huge");
   const auto created = SharedMemory::Create(name, ByteCount{1} << 50);
   ASSERT_FALSE(created.ok());

@@ -28,7 +28,7 @@ class HttpClientTest : public ::testing::Test {
   ServerDouble server_;
 };
 
-TEST_F(HttpClientTest, AnyStatusIsACompleteAnswer) {
+TEST_F(HttpClientTest, AnyStatusIsACompleteAnswer) {  // S42
   for (const int status : {200, 400, 401, 404, 500, 503}) {
     const auto response = Get(Reply(status, "some words"));
     ASSERT_TRUE(response.has_value()) << response.status().ToString();
@@ -93,7 +93,7 @@ TEST_F(HttpClientTest, SilenceEndsAtTheDeadline) {
   }
 }
 
-TEST_F(HttpClientTest, AServerThatDripsEndsAtTheDeadline) {
+TEST_F(HttpClientTest, AServerThatDripsEndsAtTheDeadline) {  // S43
   const Instant before = exec::Now();
   const auto response =
       Get({"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n{", RawReply::Then::kDrip}, milliseconds(150));
@@ -107,7 +107,7 @@ TEST_F(HttpClientTest, NoTimeLeftIsNotForEver) {
   EXPECT_EQ(response.status().code(), StatusCode::kDeadlineExceeded);
 }
 
-TEST_F(HttpClientTest, AnEchoOfMegabytesIsCutOffAndNoAnswer) {
+TEST_F(HttpClientTest, AnEchoOfMegabytesIsCutOffAndNoAnswer) {  // S43
   const auto response = Get(Reply(400, std::string(8 * kMiB, 'x')));
   ASSERT_FALSE(response.has_value());
   EXPECT_EQ(response.status().code(), StatusCode::kResourceExhausted);
@@ -123,7 +123,7 @@ TEST_F(HttpClientTest, HeadersWithoutEndAreCutOff) {
   EXPECT_FALSE(Get({head + "\r\n"}).has_value());
 }
 
-TEST_F(HttpClientTest, WhatIsNoWholeHttpAnswerIsNone) {
+TEST_F(HttpClientTest, WhatIsNoWholeHttpAnswerIsNone) {  // S43
   for (const char* bytes : {
            "",                                                                            // closed at once
            "HTTP/1.1 200 OK\r\nContent-Le",                                               // closed in the headers

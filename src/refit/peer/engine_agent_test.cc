@@ -451,7 +451,7 @@ TEST_F(EngineAgentTest, StreamsMustFeedEachRankOnce) {
 }
 
 // RX-ID-03: a life obeys nobody below the term that the authority had when it began, also in its first command.
-TEST_F(EngineAgentTest, ANewLifeObeysNobodyBelowItsTermFloor) {
+TEST_F(EngineAgentTest, ANewLifeObeysNobodyBelowItsTermFloor) {  // S62
   EngineAgentOptions options = MakeOptions(sync::SessionFamily::kC);
   options.term_floor = Term(9);
   EngineAgent agent(options);
@@ -547,7 +547,7 @@ TEST_F(EngineAgentTest, ARebindClosesTheOldLinkBeforeItOpensTheNewOne) {
 }
 
 // RX-BIND-02, -04: a link that was not proved carries nothing, and a bind that failed leaves none behind.
-TEST_F(EngineAgentTest, ABindThatFailsLeavesNoLinkBehind) {
+TEST_F(EngineAgentTest, ABindThatFailsLeavesNoLinkBehind) {  // S18
   AgentCommand bind = Command(Kind::kBind);
   bind.streams = {{PolicyRank(0), "policy:0", Incarnation{{8, 8}}, {0}, {}},
                   {PolicyRank(1), "policy:1", {}, {1}, {}},

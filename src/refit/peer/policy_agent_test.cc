@@ -125,7 +125,7 @@ TEST_F(PolicyAgentTest, ASourceThatFailsToOpenSaysWhy) {
 }
 
 // RX-XFER-13: stop sending, iterate to the end, only then FENCED.
-TEST_F(PolicyAgentTest, AnAbortIsConfirmedWhenTheSourceHasReturned) {
+TEST_F(PolicyAgentTest, AnAbortIsConfirmedWhenTheSourceHasReturned) {  // S29
   Lease();
   Give(Kind::kSend);
   Give(Kind::kAbort);

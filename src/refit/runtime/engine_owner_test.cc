@@ -30,7 +30,7 @@ class EngineOwnerTest : public testing::Test {
 };
 
 // RX-LEAD-02: whoever has heard of a later controller does nothing for an earlier one, and says what it has heard.
-TEST_F(EngineOwnerTest, AnErrandOfAnOlderControllerIsRefused) {
+TEST_F(EngineOwnerTest, AnErrandOfAnOlderControllerIsRefused) {  // S62
   EXPECT_TRUE(Run(rpc::ErrandKind::kKill, Term(3)).status.ok());
   EXPECT_TRUE(Run(rpc::ErrandKind::kKill, Term(4)).status.ok());
   const rpc::ErrandReply late = Run(rpc::ErrandKind::kKill, Term(3));

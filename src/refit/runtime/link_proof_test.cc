@@ -171,7 +171,7 @@ TEST_F(LinkProofTest, ALinkCanBeProvedAgain) {
 }
 
 // ✗ control-path ping: every message arrives, the bytes on the path do not.
-TEST_F(LinkProofTest, APathThatBringsOtherBytesIsNoLink) {
+TEST_F(LinkProofTest, APathThatBringsOtherBytesIsNoLink) {  // S19, S56
   worker_->fault = Worker::Fault::kTurnABit;
   for (const rpc::Offer& offer : {kMapped, kFetched}) {
     const Status status = Proof(offer)->Run();
@@ -195,7 +195,7 @@ TEST_F(LinkProofTest, NoLinkWithoutAPolicyWorker) {
   EXPECT_EQ(proof.Run().code(), StatusCode::kUnavailable);
 }
 
-TEST_F(LinkProofTest, AnotherProtocolIsRefusedByNameAtEitherEnd) {
+TEST_F(LinkProofTest, AnotherProtocolIsRefusedByNameAtEitherEnd) {  // S90
   worker_->told.protocol = rpc::kStreamProtocol + 1;
   const Status status = Proof(kMapped)->Run();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
@@ -207,7 +207,7 @@ TEST_F(LinkProofTest, AnotherProtocolIsRefusedByNameAtEitherEnd) {
   EXPECT_THAT(refused.message(), HasSubstr(StrCat("engine 0 speaks stream protocol ", rpc::kStreamProtocol - 1)));
 }
 
-TEST_F(LinkProofTest, EachEndRefusesAnotherRunTermOrLife) {
+TEST_F(LinkProofTest, EachEndRefusesAnotherRunTermOrLife) {  // S70
   const rpc::OpenStream open = Open(kMapped);
   for (rpc::SenderIdentity own : {rpc::SenderIdentity{.run = {{9, 9}}, .term = Term(1), .incarnation = kWorker},
                                   rpc::SenderIdentity{.run = kRun, .term = Term(2), .incarnation = kWorker},

@@ -372,7 +372,7 @@ TEST(LoadStream, AGpuHashIsCheckedOnTheHostToo) {
 }
 
 // RX-SUM-04, L1: bytes that change between packing and landing are not installed.
-TEST(LoadStream, APieceThatLandsOtherThanAnnouncedFailsTheTransfer) {
+TEST(LoadStream, APieceThatLandsOtherThanAnnouncedFailsTheTransfer) {  // S34, S56
   test::TempFolder folder;
   OneSource source(MakeModel(folder, 1), kLoadBytes);
   source.spoil = LoadSeq(1);
@@ -450,7 +450,7 @@ TEST(LoadStream, ASlotIsNotPackedAgainWhileARankStillReads) {
 }
 
 // RX-XFER-01, RX-ID-04: what belongs to another attempt, or is meant for another life, is dropped.
-TEST(LoadStream, AnnouncementsOfAnotherAttemptOrLifeAreDropped) {
+TEST(LoadStream, AnnouncementsOfAnotherAttemptOrLifeAreDropped) {  // S24
   test::TempFolder folder;
   OneSource source(MakeModel(folder, 1), kLoadBytes);
   source.foreign_first = true;
@@ -478,7 +478,7 @@ TEST(LoadStream, AfterARefusalTheLoadSlotIsReplaced) {
 }
 
 // RX-XFER-02: the release of another attempt frees nothing, so its load slot is not packed over.
-TEST(LoadStream, AReleaseOfAnotherAttemptFreesNoSlot) {
+TEST(LoadStream, AReleaseOfAnotherAttemptFreesNoSlot) {  // S25
   test::TempFolder folder;
   OneSource source(MakeModel(folder, 1), kLoadBytes);
   ASSERT_GT(source.loads->size(), 6U);

@@ -34,7 +34,7 @@ TEST_F(AnnouncementGateTest, OursAreTakenInOrderUpToTheLast) {  // INV-5
   EXPECT_EQ(gate.dropped(), 0U);
 }
 
-TEST_F(AnnouncementGateTest, AnotherAttemptsLoadIsDroppedAndCounted) {  // RX-XFER-01, RX-ID-02
+TEST_F(AnnouncementGateTest, AnotherAttemptsLoadIsDroppedAndCounted) {  // RX-XFER-01, RX-ID-02, S24
   EXPECT_EQ(*gate.Announced(kEarlier, kLife, 0, LoadSeq(0), true), Arrival::kDrop);
   EXPECT_EQ(*gate.Announced(kLater, kLife, 0, LoadSeq(0), true), Arrival::kDrop);
   EXPECT_EQ(*gate.Announced(kEarlier, kLife, 9, LoadSeq(7), false), Arrival::kDrop);  // no matter what it says

@@ -104,7 +104,7 @@ std::vector<Bucket> BucketsOf(const std::vector<PackedBucket>& packed) {
 }
 
 // RC-BKT-01: exactly the contract's cuts, the same each time, whatever the sources of the bytes.
-TEST(BucketPackerPropTest, CutsAsTheContractSaysOnEveryRun) {
+TEST(BucketPackerPropTest, CutsAsTheContractSaysOnEveryRun) {  // S81
   for (std::uint64_t seed = 1; seed <= kSequences && !testing::Test::HasFailure(); ++seed) {
     Random random(seed);
     const ByteCount capacity = 1 + random.Below(40);
@@ -262,7 +262,7 @@ TEST(BucketPackerPropTest, LoadsHoldWholeTensorsAndTheirCopiesFillThem) {
 }
 
 // RC-BKT-04: dropping, repeating or swapping any bucket that holds bytes never delivers a complete set.
-TEST(BucketPackerPropTest, ADamagedStreamIsNeverTakenForComplete) {
+TEST(BucketPackerPropTest, ADamagedStreamIsNeverTakenForComplete) {  // S57
   for (std::uint64_t seed = 1; seed <= kTransfers && !testing::Test::HasFailure(); ++seed) {
     Random random(seed);
     const ByteCount capacity = 1 + random.Below(30);

@@ -130,7 +130,7 @@ TEST(BucketPackerTest, ALargeTensorGetsALoadOfItsOwn) {  // RC-PAY-08
   EXPECT_EQ(LargestBucket(Pack(PlanOf({{"big", 1, 53}}), PackUnit::kLoad, 16).value()), 53u);
 }
 
-TEST(BucketPackerTest, ATensorWithoutElementsIsDelivered) {  // RC-BKT-12
+TEST(BucketPackerTest, ATensorWithoutElementsIsDelivered) {  // RC-BKT-12, S81
   weights::ReshardPlan plan = PlanOf({{"a", 2, 4}, {"none", 4, 0}});
   plan.tensors[1].spec.shape = {0, 4096};
   const auto buckets = Pack(plan, PackUnit::kPiece, 16).value();
@@ -139,7 +139,7 @@ TEST(BucketPackerTest, ATensorWithoutElementsIsDelivered) {  // RC-BKT-12
   EXPECT_EQ(Show(buckets), "(a,0,4,0) (none,0,0,4) ");
 }
 
-TEST(BucketPackerTest, ANameThatOccursTwiceIsRefused) {  // RC-BKT-12
+TEST(BucketPackerTest, ANameThatOccursTwiceIsRefused) {  // RC-BKT-12, S81
   const Status status = Pack(PlanOf({{"a", 2, 4}, {"b", 2, 4}, {"a", 2, 8}}), PackUnit::kLoad, 16).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("tensor a occurs twice"), std::string::npos) << status.message();

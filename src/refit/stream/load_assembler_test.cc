@@ -154,11 +154,11 @@ TEST(LoadAssemblerTest, AcceptsChunksInOrder) {
                     PieceOf(2, {Chunk("big", 150, 128, 22)}, true)})
                   .ok());
 }
-TEST(LoadAssemblerTest, RefusesADroppedChunk) {
+TEST(LoadAssemblerTest, RefusesADroppedChunk) {  // S57
   EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 150, 0, 64)}), PieceOf(1, {Chunk("big", 150, 128, 22)})}).ok());
   EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 150, 64, 64)})}).ok());
 }
-TEST(LoadAssemblerTest, RefusesARepeatedChunk) {
+TEST(LoadAssemblerTest, RefusesARepeatedChunk) {  // S57
   EXPECT_FALSE(Feed({PieceOf(0, {Chunk("big", 150, 0, 64)}), PieceOf(1, {Chunk("big", 150, 0, 64)})}).ok());
 }
 TEST(LoadAssemblerTest, RefusesSwappedChunks) {  // every byte arrives: counting them is not enough

@@ -168,7 +168,7 @@ TEST(NameAlignerPropTest, EveryRankGetsItsOwnBytesOnceInOrderFromLiveViews) {
 }
 
 // The same with layouts that surely differ: a run on equal layouts would prove nothing (RC-ALN-07).
-TEST(NameAlignerPropTest, LayoutsOfDifferentBatchCountsAlign) {
+TEST(NameAlignerPropTest, LayoutsOfDifferentBatchCountsAlign) {  // S81
   int run = 0;
   for (std::uint64_t seed = 1; run < 200 && !testing::Test::HasFailure(); ++seed) {
     Random random(seed);

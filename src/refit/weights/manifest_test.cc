@@ -151,7 +151,7 @@ TEST_F(RootDigestTest, DoesNotDependOnTheOrderOfTheStream) {
   EXPECT_EQ(RootDigest(ManifestOf({Spec("c", {3}), Spec("b", {2}), Spec("a", {1})}), digests, hasher_), root);
 }
 
-TEST_F(RootDigestTest, SeesSwappedContents) {
+TEST_F(RootDigestTest, SeesSwappedContents) {  // S57
   std::vector<Digest> digests = Digests();
   const Manifest manifest = ManifestOf({Spec("a", {2}), Spec("b", {2}), Spec("c", {2})});
   const Digest root = RootDigest(manifest, digests, hasher_);

@@ -129,7 +129,7 @@ TEST_F(SglangEngineTest, RetractIsSentWhereItIsTheMode) {
 }
 
 // RC-RPC-01: replies that are no success on any route that says "success".
-TEST_F(SglangEngineTest, AReplyWithoutExplicitSuccessIsNoAnswer) {
+TEST_F(SglangEngineTest, AReplyWithoutExplicitSuccessIsNoAnswer) {  // S42, S44
   const std::vector<RawReply> malformed = {
       Reply(200, ""),
       Reply(200, "null"),
@@ -377,7 +377,7 @@ TEST_F(SglangEngineTest, AServerThatCannotBeRefittedIsNamedWithItsSetting) {
 }
 
 // RC-RPC-04, RC-RPC-06.
-TEST_F(SglangEngineTest, SilenceDripAndEchoAreNoAnswer) {
+TEST_F(SglangEngineTest, SilenceDripAndEchoAreNoAnswer) {  // S43
   for (const RouteCase& route : Routes()) {
     const Instant before = exec::Now();
     EXPECT_EQ(Do(route.operation, {"", RawReply::Then::kHang}, milliseconds(60)).kind, AnswerKind::kNone);
