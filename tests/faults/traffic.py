@@ -167,6 +167,7 @@ class Watch:
         self.folder = folder
         self.database = database
         self.commits = []   # (version, not before, seen by)
+        self.index_of = {}  # version, as engines say it -> of its commit
         self.lines = []     # (seconds, text) of every controller, as read
         self.seen_at = 0.0  # the journal was read after this instant
         self.offsets = {}
@@ -184,13 +185,19 @@ class Watch:
     def run(self):
         while not self.over.wait(self.POLL):
             self.read_journal()
-            for name in sorted(name for name in os.listdir(self.folder) if re.fullmatch(r"controller-\d+\.log", name)):
+            for name in self.newest_logs():
                 self.read_log(name)
+
+    def newest_logs(self):
+        """Of the controllers that may still have something to say; a long run has had a thousand."""
+        logs = filter(None, (re.fullmatch(r"controller-(\d+)\.log", name) for name in os.listdir(self.folder)))
+        return [log.group() for log in sorted(logs, key=lambda log: int(log.group(1)))[-3:]]
 
     def read_journal(self):
         began = time.time()
         last = self.commits[-1][0] if self.commits else 0
         for (version,) in self.database(f"SELECT version FROM journal WHERE version > {last} ORDER BY version"):
+            self.index_of[str(version)] = len(self.commits)
             self.commits.append((version, self.seen_at, time.time()))
         self.seen_at = began
 
@@ -221,11 +228,12 @@ class Watch:
 
     def was_last(self, version, begin, end):
         """Whether `version` may have been the last committed one at an instant of [begin, end]."""
-        for index, (committed, not_before, _) in enumerate(self.commits):
-            if str(committed) == version:
-                later = self.commits[index + 1:index + 2]
-                return not_before <= end and (not later or later[0][2] >= begin)
-        return False
+        index = self.index_of.get(version)
+        if index is None:
+            return False
+        _, not_before, _ = self.commits[index]
+        later = self.commits[index + 1:index + 2]
+        return not_before <= end and (not later or later[0][2] >= begin)
 
     def when(self, pattern, since):
         """The instant of the first line like `pattern` at or after `since`, or None."""

@@ -65,7 +65,7 @@ void Health::Watch(SlotIndex slot, Incarnation incarnation, Instant now) {
   const Life before = std::exchange(life, Life{});
   life.incarnation = incarnation;
   life.grace = REFIT_MUTANT("RC-MON-06/no-grace", now + options_.first_wait, now);
-  life.next_probe = life.grace;
+  life.next_probe = now + options_.interval;  // it has just told of itself
   life.enabled = REFIT_MUTANT("RC-MON-03/starts-enabled", false, true);
   life.probe = REFIT_MUTANT("RC-MON-10/kill-by-slot", 0U, before.probe);
   life.probe_deadline = before.probe_deadline;

@@ -190,6 +190,16 @@ TEST_F(HealthTest, EachNewLifeHasItsOwnGrace) {
   EXPECT_THAT(Advance(Duration(1)), ElementsAre("probe 0/2"));
 }
 
+// RC-MON-01. A life that has just told of itself is not asked at once: a successor would keep its first sync waiting.
+TEST(Health, AlsoTheFirstProbeComesAnIntervalLater) {
+  Health health({.interval = seconds(10), .timeout = seconds(2), .probe_failures = 3});
+  const Instant now{seconds(7)};
+  health.Start(now);
+  health.Watch(kSlot, kLife, now);
+  health.Enable(kSlot, kLife, now);
+  EXPECT_EQ(health.next_deadline(), now + seconds(10));
+}
+
 TEST_F(HealthTest, ALifeThatRegistersAgainKeepsItsGrace) {
   Advance(seconds(40));
   health_.Watch(kSlot, kLife, now_);

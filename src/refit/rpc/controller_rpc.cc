@@ -140,7 +140,7 @@ class GrpcControllerClient final : public ControllerClient {
 
   Result<Membership> RegisterAgent(const AgentRegistration& registration, Duration deadline) override {
     grpc::ClientContext context;
-    Prepare(context, deadline);
+    SetDeadline(context, deadline);
     v1::RegisterAgentRequest request;
     request.set_slot(registration.slot.value());
     Encode(registration.incarnation, request.mutable_incarnation());
@@ -159,7 +159,7 @@ class GrpcControllerClient final : public ControllerClient {
   }
   Result<Membership> RegisterPolicy(const PolicyRegistration& registration, Duration deadline) override {
     grpc::ClientContext context;
-    Prepare(context, deadline);
+    SetDeadline(context, deadline);
     v1::RegisterPolicyRequest request;
     request.set_rank(registration.rank.value());
     Encode(registration.incarnation, request.mutable_incarnation());

@@ -14,6 +14,7 @@ namespace refit::runtime {
 namespace {
 
 constexpr Duration kInterval = std::chrono::milliseconds(250);
+constexpr Duration kSeekInterval = std::chrono::milliseconds(50);  // while there is no controller
 constexpr Duration kCallDeadline = std::chrono::milliseconds(500);
 
 // Of nobody that answers; anything else is a controller's answer.
@@ -62,7 +63,7 @@ void Contact::Loop() {
       state.answer = answer;
     });
     const auto has_news = [asked](const State& state) { return state.over || state.asked != asked; };
-    state_.Wait(has_news, exec::Now() + kInterval);
+    state_.Wait(has_news, exec::Now() + (contact_.has_value() ? kInterval : kSeekInterval));
     if (state_.With([](State& state) { return state.over; })) {
       return;
     }
