@@ -81,7 +81,8 @@ faults: build
 	@REFIT_ROUTER_PYTHON=$$(cat $(BUILD)/router 2>/dev/null) exec tests/faults/suite.py $(BUILD)/bin --json $(BUILD)/faults.json --report docs/reliability-results.md --keep $(BUILD)/faults $(ARGS)
 
 soak: build
-	@exec tests/faults/soak.py $(BUILD)/bin --json $(BUILD)/soak.json $(ARGS)
+	@$(MAKE) --no-print-directory router || echo 'no sglang-router: the fleet has none'
+	@REFIT_ROUTER_PYTHON=$$(cat $(BUILD)/router 2>/dev/null) exec tests/faults/soak.py $(BUILD)/bin --json $(BUILD)/soak.json $(ARGS)
 
 goals: configure
 	@$(STEP) sim-build ninja -C $(BUILD) -j $(JOBS) refit-sim

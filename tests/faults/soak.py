@@ -5,6 +5,8 @@
 
 usage: soak.py BIN_FOLDER [--refits N] [--kills N] [--deaths N] [--rollbacks N] [--seed N] [--json FILE]
 
+REFIT_ROUTER_PYTHON: a Python that has sglang-router; without one there is no router.
+
 Four parts over one fleet, under traffic: refits of which one in a hundred has a role killed at a random moment;
 controllers killed at random moments; engines killed in the middle of a transfer; launches that fail. Prints figures
 with their sample sizes; the last line is `N passed, M failed`. (S80)
@@ -227,6 +229,7 @@ def main():
     passed = failed = 0
     with own_temporary_folder(), FaultFleet() as fleet:
         soak = Soak(fleet, random.Random(options.seed))
+        soak.await_consistent("the fleet with its router")
         before = oracle.Holdings(fleet)
         for part in ("refits", "kills", "deaths", "rollbacks", "account"):
             began = time.monotonic()
