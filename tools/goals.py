@@ -118,7 +118,8 @@ def controller_loss(m):
     times = kills["consistent_seconds"]
     soak = m["soak"]
     lost = soak["requests"] - soak["versions"]
-    return (f"{worst(times)}; versions lost or doubled {abs(lost)}", f"{len(times)} kills",
+    return (f"{worst(times)}; its sync answered: {worst(kills['sync_seconds'])}; versions lost or doubled {abs(lost)}",
+            f"{len(times)} kills",
             bool(times) and max(times) <= 2 and lost == 0, len(times) >= 1000)
 
 

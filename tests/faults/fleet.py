@@ -20,7 +20,7 @@ import urllib.request
 
 import processes
 import traffic
-from processes import SurvivingFleet, refit, wait_for
+from processes import SurvivingFleet, edited, refit, wait_for
 
 ENGINES = 3
 POLICIES = 2
@@ -115,24 +115,21 @@ class FaultFleet(SurvivingFleet):
     def write_job(self, policies, engines):
         super().write_job(policies, engines)
         self.reversed_model = os.path.join(self.folder, "cache", "random", "reversed")
-        with open(self.job, encoding="utf-8") as file:
-            job = json.load(file)
-        job["generation"] = {"use_fault_tolerance": True, "rollout_health_check_interval": PROBE["interval"],
-                             "rollout_health_check_timeout": PROBE["timeout"],
-                             "rollout_health_check_first_wait": 0.0}
-        if self.router:
-            job["generation"]["sglang_router_config"] = {
-                "sglang_router_port": int(self.router.split(":")[1]), "router_policy": "round_robin",
-                "python": os.environ["REFIT_ROUTER_PYTHON"]}
-        job["transport"] = {"min_rate": "256KiB"}  # three windows of 5 s below it are slow
-        job["deadlines"] = {"update": f"{CALL:.0f}s", "call": f"{CALL:.0f}s", "stall": f"{STALL:.0f}s",
-                            "launch": f"{LAUNCH:.0f}s"}
-        for engine in job["engines"]:
-            engine["load_bytes"] = "16KiB"
-            engine["args"] = ["--model", self.model, "--family", "c", "--load-format", "dummy",
-                              "--fault-file", self.fault_file(engine["slot"])]
-        with open(self.job, "w", encoding="utf-8") as file:
-            json.dump(job, file)
+        with edited(self.job) as job:
+            job["generation"] = {"use_fault_tolerance": True, "rollout_health_check_interval": PROBE["interval"],
+                                 "rollout_health_check_timeout": PROBE["timeout"],
+                                 "rollout_health_check_first_wait": 0.0}
+            if self.router:
+                job["generation"]["sglang_router_config"] = {
+                    "sglang_router_port": int(self.router.split(":")[1]), "router_policy": "round_robin",
+                    "python": os.environ["REFIT_ROUTER_PYTHON"]}
+            job["transport"] = {"min_rate": "256KiB"}  # three windows of 5 s below it are slow
+            job["deadlines"] = {"update": f"{CALL:.0f}s", "call": f"{CALL:.0f}s", "stall": f"{STALL:.0f}s",
+                                "launch": f"{LAUNCH:.0f}s"}
+            for engine in job["engines"]:
+                engine["load_bytes"] = "16KiB"
+                engine["args"] = ["--model", self.model, "--family", "c", "--load-format", "dummy",
+                                  "--fault-file", self.fault_file(engine["slot"])]
         return self.job
 
     def agent(self, slot, engine_args=(), listen=()):
@@ -203,6 +200,14 @@ class FaultFleet(SurvivingFleet):
         if not super().consistent():
             return False
         return self.router is None or self.router_lists() == sorted(engine["url"] for engine in self.engines())
+
+    def taken_over(self):
+        """The controller knows every member, and each engine serves what is committed or takes part in a refit."""
+        status = self.status()
+        return status is not None and all(member["registered"] for member in status["engines"] + status["policies"]) \
+            and all(engine["serving"] and engine["version"] == status["version"] or
+                    status["phase"] != "idle" and engine["state"] in ("bound", "paused", "updating", "complete")
+                    for engine in status["engines"])
 
     def incarnations(self):
         return [engine["incarnation"] for engine in self.engines()]

@@ -78,6 +78,9 @@ class Growth:
 
 
 class Soak:
+    KILLED = {"consistent": "every member known and settled", "sync": "the sync that was cut off answered",
+              "whole": "all serve its version, also through the router,"}
+
     def __init__(self, fleet, chance):
         self.fleet = fleet
         self.chance = chance
@@ -147,22 +150,28 @@ class Soak:
             assert slope <= bound or count < 500, f"{role}: {kind} grow by {slope:.2f} a refit"
 
     def kills(self, count):
-        fleet, pids, times = self.fleet, self.fleet.engine_pids(), []
+        fleet, pids = self.fleet, self.fleet.engine_pids()
+        times = {"consistent": [], "sync": [], "whole": []}
         for n in range(count):
             client = fleet.start_sync(f"kill-{n}")
             time.sleep(self.chance.uniform(0, 1.2 * self.usual))  # the moment of the kill, not a wait for anything
             ended = fleet.kill_and_start()
+            wait_for(fleet.taken_over, f"the successor after kill {n}", 60)
+            times["consistent"].append(time.monotonic() - ended)
             code, report = fleet.finish(client)
+            times["sync"].append(time.monotonic() - ended)
             assert code == 0, report
             self.published += 1
             self.await_consistent(f"the fleet after kill {n}")
-            times.append(time.monotonic() - ended)
+            times["whole"].append(time.monotonic() - ended)
             if n % EVERY == 0:
                 self.settle()
         assert fleet.engine_pids() == pids, "an engine was restarted"
-        self.figures["kills"] = {"kills": count, "consistent_seconds": times}
-        if times:
-            print(f"  {count} kills: consistent after {statistics.median(times):.2f} s, worst {max(times):.2f} s")
+        self.figures["kills"] = {"kills": count, **{f"{what}_seconds": values for what, values in times.items()}}
+        for what, values in times.items():
+            if values:
+                print(f"  {count} kills: {self.KILLED[what]} after {statistics.median(values):.2f} s, "
+                      f"worst {max(values):.2f} s")
 
     def deaths(self, count):
         fleet, usual, times = self.fleet, [], []

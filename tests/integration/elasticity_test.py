@@ -16,7 +16,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import processes  # noqa: E402
-from processes import DEADLINE, SurvivingFleet, refit, running, wait_for  # noqa: E402
+from processes import DEADLINE, SurvivingFleet, edited, refit, running, wait_for  # noqa: E402
 
 
 class ElasticFleet(SurvivingFleet):
@@ -26,14 +26,11 @@ class ElasticFleet(SurvivingFleet):
 
     def write_job(self, policies, engines):
         job = super().write_job(policies, engines)
-        with open(job, encoding="utf-8") as file:
-            content = json.load(file)
-        content["verify"] = "on_request"
-        if self.fault_tolerance:
-            content["generation"] = {"use_fault_tolerance": True, "rollout_health_check_interval": 1.0,
-                                     "rollout_health_check_timeout": 3.0, "rollout_health_check_first_wait": 0.0}
-        with open(job, "w", encoding="utf-8") as file:
-            json.dump(content, file)
+        with edited(job) as content:
+            content["verify"] = "on_request"
+            if self.fault_tolerance:
+                content["generation"] = {"use_fault_tolerance": True, "rollout_health_check_interval": 1.0,
+                                         "rollout_health_check_timeout": 3.0, "rollout_health_check_first_wait": 0.0}
         return job
 
     def act(self, action, slot, *more):

@@ -26,7 +26,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import processes
-from processes import wait_for
+from processes import edited, wait_for
 
 PYTHON = ""
 LAUNCH = 300 if os.environ.get("SGLANG_ARGUMENTS") else 30  # seconds, of a server on a small, busy machine
@@ -49,17 +49,14 @@ class ProofFleet(processes.SurvivingFleet):
 
     def write_job(self, policies, engines):
         job = super().write_job(policies, engines)
-        with open(job, encoding="utf-8") as file:
-            content = json.load(file)
-        kind = {"kind": "sglang", "tp": 1} if PYTHON else {"kind": "reference", "tp": 1}
-        content.update({
-            "job": {"name": "proof", "profile": self.profile},
-            "engines": [{"slot": slot, **kind} for slot in range(engines)],
-            "generation": {"use_fault_tolerance": True, "rollout_health_check_interval": self.interval,
-                           "rollout_health_check_timeout": 5.0, "rollout_health_check_first_wait": 0.0},
-            "deadlines": {"launch": f"{LAUNCH}s", "sync": f"{2 * LAUNCH}s"}, "verify": "always"})
-        with open(job, "w", encoding="utf-8") as file:
-            json.dump(content, file)
+        with edited(job) as content:
+            kind = {"kind": "sglang", "tp": 1} if PYTHON else {"kind": "reference", "tp": 1}
+            content.update({
+                "job": {"name": "proof", "profile": self.profile},
+                "engines": [{"slot": slot, **kind} for slot in range(engines)],
+                "generation": {"use_fault_tolerance": True, "rollout_health_check_interval": self.interval,
+                               "rollout_health_check_timeout": 5.0, "rollout_health_check_first_wait": 0.0},
+                "deadlines": {"launch": f"{LAUNCH}s", "sync": f"{2 * LAUNCH}s"}, "verify": "always"})
         if PYTHON:
             self.model = os.path.join(self.folder, "model")
             subprocess.run([f"{processes.BIN}/write-checkpoint", "tiny", "1", self.model], check=True)
@@ -82,10 +79,11 @@ class ProofFleet(processes.SurvivingFleet):
     def engines(self):
         return self.ask("status")[1]["engines"]
 
-    def sync(self, request_id):
-        code, report = self.ask("sync", "--request-id", request_id, "--deadline", f"{2 * LAUNCH}s")
-        assert code == 0, report
-        return report
+    def publish(self, request_id, meanwhile=lambda: None):
+        sync = self.sync(request_id, f"{2 * LAUNCH}s")
+        meanwhile()
+        out, err = sync.communicate(timeout=3 * LAUNCH)
+        assert sync.returncode == 0, out or err
 
     def admin_key(self, slot):
         newest = max(glob.glob(os.path.join(self.folder, f"run-{slot}", "engine-*.yaml")) +
@@ -130,20 +128,20 @@ class ProofFleet(processes.SurvivingFleet):
 class Recovery(unittest.TestCase):
     TRANSPORT = ()
 
-    def prove(self, profile, interval, crash, found):
+    def prove(self, profile, interval, crash, found, at_the_refit=lambda fleet: None):
         with ProofFleet(profile, interval, self.TRANSPORT) as fleet:
-            fleet.sync("baseline")
+            fleet.publish("baseline")
             before, memory, links = fleet.engines(), fleet.memory_of(1), fleet.links_of(1)
             sums = fleet.checksums(0)
             tokens = fleet.generate(before[0]["url"])
             self.assertEqual(sums, fleet.checksums(1))
             binds = len(fleet.bound())
             began = time.monotonic()
-            crash(before[0]["pid"])
+            crash(fleet, before[0]["pid"])
             found(fleet, before[0])
             noticed = time.monotonic() - began
             if profile == "strict":
-                fleet.sync("recovers")
+                fleet.publish("recovers", lambda: at_the_refit(fleet))
             serves = lambda: fleet.engines()[0]["serving"] and fleet.engines()[0]["pid"] != before[0]["pid"]
             wait_for(serves, "the replacement serves", LAUNCH)
             returned = time.monotonic() - began
@@ -154,7 +152,7 @@ class Recovery(unittest.TestCase):
             fleet.check(0, "snapshot")
             fleet.check(0, "reset_tensors")
             self.assertNotEqual(fleet.checksums(0), sums, "garbled")
-            fleet.sync("repairs")
+            fleet.publish("repairs")
             if not PYTHON:  # a server's own comparison wants a GPU
                 fleet.check(0, "compare")
             self.assertEqual(fleet.checksums(0), sums)
@@ -175,6 +173,10 @@ class Recovery(unittest.TestCase):
                   f"serves after {returned:.1f} s")
 
     @staticmethod
+    def kill(_, pid):
+        os.kill(pid, signal.SIGKILL)
+
+    @staticmethod
     def left_its_slot(fleet, life):
         def gone():
             engine = fleet.engines()[0]
@@ -183,15 +185,23 @@ class Recovery(unittest.TestCase):
 
     def test_of_a_crash_that_the_monitor_finds_in_strict(self):
         """RC-PROOF-03: the slot is empty before any sync; the next one replaces the engine."""
-        self.prove("strict", 1.0, lambda pid: os.kill(pid, signal.SIGKILL), self.left_its_slot)
+        self.prove("strict", 1.0, self.kill, self.left_its_slot)
 
     def test_of_a_crash_that_the_monitor_finds_in_resilient(self):
         """RC-PROOF-03, RX-MEM-03: replaced at once, and caught up."""
-        self.prove("resilient", 1.0, lambda pid: os.kill(pid, signal.SIGKILL), self.left_its_slot)
+        self.prove("resilient", 1.0, self.kill, self.left_its_slot)
 
-    def test_of_a_hang_that_is_found_at_the_refit_boundary(self):
-        """RC-PROOF-04: the monitor would probe in an hour; the sync probes first."""
-        self.prove("strict", 3600.0, lambda pid: os.kill(pid, signal.SIGSTOP), lambda *_: None)
+    def test_of_a_crash_that_is_found_at_the_refit_boundary(self):
+        """RC-PROOF-04, RC-REC-10, S02: the agent, who would have told, is stopped until a refit has been asked for."""
+        def crash(fleet, pid):
+            fleet.agents[0].process.send_signal(signal.SIGSTOP)
+            self.kill(fleet, pid)
+
+        def not_found(fleet, life):
+            engine = fleet.engines()[0]
+            self.assertEqual((engine["incarnation"], engine["state"]), (life["incarnation"], "serving"))
+        self.prove("strict", 3600.0, crash, not_found,
+                   lambda fleet: fleet.agents[0].process.send_signal(signal.SIGCONT))
 
 
 @unittest.skipUnless(os.environ.get("REFIT_NIXL"), "no NIXL: REFIT_NIXL names no folder of its wheel")

@@ -7,7 +7,6 @@ usage: router_processes_test.py BIN_FOLDER [unittest arguments]
 Skipped without REFIT_ROUTER_PYTHON (tests/support/routers.py).
 """
 
-import json
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import processes  # noqa: E402
 import routers  # noqa: E402
-from processes import SurvivingFleet, running, wait_for  # noqa: E402
+from processes import SurvivingFleet, edited, running, wait_for  # noqa: E402
 
 
 class RoutedFleet(SurvivingFleet):
@@ -31,11 +30,8 @@ class RoutedFleet(SurvivingFleet):
 
     def write_job(self, policies, engines):
         job = super().write_job(policies, engines)
-        with open(job, encoding="utf-8") as file:
-            content = json.load(file)
-        content["generation"] = {"sglang_router_config": self.block}
-        with open(job, "w", encoding="utf-8") as file:
-            json.dump(content, file)
+        with edited(job) as content:
+            content["generation"] = {"sglang_router_config": self.block}
         return job
 
     def status(self):

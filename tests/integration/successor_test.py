@@ -23,7 +23,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import processes  # noqa: E402
-from processes import DEADLINE, Fleet, SurvivingFleet, free_port, refit, wait_for  # noqa: E402
+from processes import DEADLINE, Fleet, SurvivingFleet, edited, free_port, refit, wait_for  # noqa: E402
 
 GOAL = 2.0  # seconds from a controller's end, or its successor's start, until the fleet is consistent again
 ETCD = "/usr/bin/etcd"
@@ -40,11 +40,8 @@ class EtcdFleet(SurvivingFleet):
         self.callback(lambda: (self.etcd.kill(), self.etcd.wait()))
         job = super().write_job(policies, engines)
         self.state = self.etcd_url.replace("http", "etcd") + "/refit/smol"
-        with open(job, encoding="utf-8") as file:
-            content = json.load(file)
-        content["controller"]["state_directory"] = self.state
-        with open(job, "w", encoding="utf-8") as file:
-            json.dump(content, file)
+        with edited(job) as content:
+            content["controller"]["state_directory"] = self.state
         return job
 
     def start_etcd(self):
@@ -194,6 +191,50 @@ class AControllerThatIsTakenOverOverEtcd(AControllerThatIsTakenOver):
     Fleet = EtcdFleet
 
 
+class ProbedFleet(SurvivingFleet):
+    """Of one engine that is probed, and whose faults come and go."""
+
+    def write_job(self, policies, engines):
+        job = super().write_job(policies, engines)
+        with edited(job) as content:
+            content["generation"] = {"use_fault_tolerance": True, "rollout_health_check_interval": 0.2,
+                                     "rollout_health_check_timeout": 20.0, "rollout_health_check_first_wait": 0.0}
+        self.faults = os.path.join(self.folder, "faults")
+        return job
+
+    def agent(self, slot, engine_args=()):
+        return super().agent(slot, (*engine_args, "--fault-file", self.faults))
+
+    def have(self, fault):
+        """From now on this one and no other."""
+        with open(self.faults + ".new", "w", encoding="utf-8") as file:
+            file.write(fault + "\n")
+        os.replace(self.faults + ".new", self.faults)
+
+    def happened(self, route):
+        try:
+            with open(self.faults + ".hits", encoding="ascii") as file:
+                return any(line.split()[2] == route for line in file)
+        except FileNotFoundError:
+            return False
+
+
+class ASuccessor(unittest.TestCase):
+    # RC-MON-04: it knows nothing of that probe; the agent, who makes it, does.
+    def test_pauses_no_engine_under_a_probe_of_the_controller_before_it(self):
+        with ProbedFleet(engines=1) as fleet:
+            fleet.publish("first")
+            fleet.have("hold:health:1")
+            wait_for(lambda: fleet.happened("health"), "a probe is held")
+            fleet.kill_and_start()
+            sync = fleet.sync("second")
+            wait_for(lambda: " BIND " in fleet.controller.said(), "the sync begins")
+            fleet.have("slow:pause:1:0.001")  # lets the probe go, and notes a pause from here on
+            code, report = fleet.finish(sync)
+            self.assertEqual(code, 0, report)
+            self.assertTrue(fleet.happened("pause"), "it was paused before")
+
+
 class AControllerOfAnotherHost(unittest.TestCase):
     def test_cannot_be_killed_ends_by_itself_and_says_why(self):
         """RX-LEAD-02, RX-LEAD-04: exit code 6."""
@@ -247,11 +288,8 @@ class FixedPortFleet(Fleet):
 
     def write_job(self, policies, engines):
         job = super().write_job(policies, engines)
-        with open(job, encoding="utf-8") as file:
-            content = json.load(file)
-        content["controller"] = {"listen": f"127.0.0.1:{free_port()}"}
-        with open(job, "w", encoding="utf-8") as file:
-            json.dump(content, file)
+        with edited(job) as content:
+            content["controller"] = {"listen": f"127.0.0.1:{free_port()}"}
         return job
 
 

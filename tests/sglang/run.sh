@@ -133,7 +133,7 @@ for version in $versions; do
   step "$version, TP 1: deaths" conformance "$version" 1 "$deaths"
   if [ -n "$full" ]; then
     step "$version, TP 1: more recoveries" proof Recovery.test_of_a_crash_that_the_monitor_finds_in_resilient \
-      Recovery.test_of_a_hang_that_is_found_at_the_refit_boundary
+      Recovery.test_of_a_crash_that_is_found_at_the_refit_boundary
     step "$version, TP 1: refits" refits "$version" 1 --pause-mode "$mode" --load-bytes 1KiB
     step "$version, TP 1: conformance" conformance "$version" 1 'Engines/EngineConformance.*'
     step "$version, TP 2: deaths" conformance "$version" 2 "$deaths"

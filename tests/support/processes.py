@@ -38,6 +38,16 @@ def free_port():
         return free.getsockname()[1]
 
 
+@contextlib.contextmanager
+def edited(path):
+    """What a JSON file holds, to be changed in place."""
+    with open(path, encoding="utf-8") as file:
+        content = json.load(file)
+    yield content
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+
+
 def leftovers():
     return [name for name in os.listdir("/dev/shm") if name.startswith("refit-")]
 
@@ -60,8 +70,7 @@ class Role:
             self.process = subprocess.Popen([*prefix, f"{BIN}/refit", *arguments], stdout=out, stderr=log)
         wait_for(lambda: self.ready() or self.process.poll() is not None, f"{name} ready", deadline)
         if not self.ready():
-            with open(self.log, encoding="utf-8") as log:
-                raise AssertionError(f"{name} ended with {self.process.returncode}: {log.read()}")
+            raise AssertionError(f"{name} ended with {self.process.returncode}: {self.said()}")
 
     def ready(self):
         with open(self.out, encoding="utf-8") as out:
@@ -70,6 +79,10 @@ class Role:
     @property
     def address(self):
         return self.ready().group(1)
+
+    def said(self):
+        with open(self.log, encoding="utf-8") as log:
+            return log.read()
 
     def stop(self, how=signal.SIGTERM):
         if self.process.poll() is None:

@@ -25,6 +25,7 @@ constexpr std::size_t kMailboxCapacity = 1024;
 constexpr std::size_t kCallsInFlight = 4;
 constexpr std::size_t kLinksInFlight = 1024;
 constexpr Duration kFlushRetryInterval = std::chrono::milliseconds(50);
+constexpr Duration kLeastDeadline = std::chrono::milliseconds(1);  // of a call that waited for long
 constexpr Duration kChecksumDeadline = std::chrono::seconds(60);
 
 // How this agent takes weights, best first (docs/configuration.md, transport.name).
@@ -173,11 +174,19 @@ Status EngineLife::Run(const rpc::Membership& membership, const std::function<vo
   return ended_.value_or(OkStatus());
 }
 
+// RC-MON-04: nothing is paused under a probe. A controller lets its own end first; of one that was its predecessor's it
+// knows nothing.
+sync::Answer EngineLife::Call(const peer::CallEngine& effect) {
+  const Instant deadline = exec::Now() + effect.deadline;
+  if (effect.operation == sync::Operation::kPause) {
+    probes_.Wait([](int in_flight) { return in_flight == 0; }, deadline);
+  }
+  return engine_->Call(effect.operation, effect.version, std::max<Duration>(deadline - exec::Now(), kLeastDeadline));
+}
+
 void EngineLife::Carry(const peer::CallEngine& effect) {
-  const Status posted = caller_->Post([this, effect] {
-    const sync::Answer answer = engine_->Call(effect.operation, effect.version, effect.deadline);
-    static_cast<void>(Post(peer::EngineAnswered{effect.call, answer}));
-  });
+  const Status posted =
+      caller_->Post([this, effect] { static_cast<void>(Post(peer::EngineAnswered{effect.call, Call(effect)})); });
   if (!posted.ok()) {
     static_cast<void>(Post(peer::EngineAnswered{effect.call, {sync::AnswerKind::kNone, posted.message(), {}}}));
   }
@@ -255,7 +264,10 @@ void EngineLife::Carry(const peer::KillEngine& effect) {
 
 Status EngineLife::Probe(Duration deadline) {
   REFIT_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> prober, engine::sglang::ConnectSglang(reached_));
-  return prober->Probe(deadline);
+  probes_.With([](int& in_flight) { ++in_flight; });
+  Status status = prober->Probe(deadline);
+  probes_.With([](int& in_flight) { --in_flight; });
+  return status;
 }
 
 Result<std::uint64_t> EngineLife::RequestsInFlight(Duration deadline) {

@@ -21,6 +21,7 @@
 #include "refit/engine/sglang/sglang_engine.h"
 #include "refit/exec/lane.h"
 #include "refit/exec/mailbox.h"
+#include "refit/exec/watched.h"
 #include "refit/peer/engine_agent.h"
 #include "refit/rpc/controller_rpc.h"
 #include "refit/runtime/agent_host.h"
@@ -66,6 +67,7 @@ class EngineLife {
   peer::EngineAgentOptions MachineOptions() const;  // what is known before the controller is
   Result<peer::EngineAgent> MakeMachine(const rpc::Membership& membership) const;
 
+  sync::Answer Call(const peer::CallEngine& effect);  // Thread: the caller lane
   void Carry(const peer::CallEngine& effect);
   void Carry(const peer::PostUpdate& effect);
   void Carry(const peer::OpenLink& effect);
@@ -87,6 +89,7 @@ class EngineLife {
   bool died_in_update_ = false;
   std::optional<Status> ended_;
   std::atomic<ByteCount> delivered_ = 0;
+  exec::Watched<int> probes_;  // in flight
   exec::Mailbox<peer::EngineAgentEvent> mailbox_;
   TransportSet& transports_;
   std::unique_ptr<ReceiverMemory> memory_;
