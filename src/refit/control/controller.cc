@@ -20,6 +20,7 @@ constexpr std::size_t kRecordedMax = 64;
 // records behind does not come back within its deadline.
 constexpr std::size_t kAskersMax = 64;
 constexpr std::size_t kAppendsMax = 4096;
+constexpr Duration kReturnBudget = std::chrono::seconds(5);  // members register several times a second
 
 }  // namespace
 
@@ -106,6 +107,9 @@ void Controller::Start(Instant now, ControllerEffects& out) {
   if (options_.term_check_interval > Duration(0)) {
     term_check_at_ = now;
   }
+  if (succeeds_) {
+    returning_until_ = now + kReturnBudget;
+  }
   if (options_.use_router) {
     router_.Start(now);
   }
@@ -191,7 +195,7 @@ Instant Controller::next_deadline() const {
   if (request_.has_value() && (!session_.has_value() || catching_up_.has_value())) {
     next = std::min(next, request_->deadline);
   }
-  next = std::min(next, term_check_at_);
+  next = std::min({next, term_check_at_, returning_until_});
   for (const fleet::Recovery& recovery : recoveries_) {
     next = std::min(next, recovery.next_deadline());
   }

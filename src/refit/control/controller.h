@@ -458,6 +458,7 @@ class Controller {
   std::optional<Status> latch_;
   bool stopped_ = false;
   Instant term_check_at_ = kNever;
+  Instant returning_until_ = kNever;  // members tell a successor of themselves; kNever: nobody is waited for
 
   std::uint64_t next_append_ = 1;
   std::uint64_t last_sent_append_ = 0;

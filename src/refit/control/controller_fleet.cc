@@ -429,6 +429,9 @@ void Controller::Tick(Instant now) {
     term_check_at_ = now + options_.term_check_interval;
     fresh_.emplace_back(CheckTerm{});
   }
+  if (returning_until_ <= now) {
+    returning_until_ = kNever;
+  }
   if (options_.use_fault_tolerance && health_.next_deadline() <= now) {
     fleet::HealthEffects effects;
     health_.HandleDeadline(now, effects);

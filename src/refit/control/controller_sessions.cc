@@ -64,10 +64,11 @@ void Controller::AdvanceRequest(Instant now) {
     return;
   }
   if (const Status here = CheckRegistered(); !here.ok()) {
-    if (!options_.use_fault_tolerance || recovers) {
+    const bool returns = REFIT_MUTANT("RX-JRNL-05/refuse-at-once", returning_until_ != kNever, false);
+    if (!returns && (!options_.use_fault_tolerance || recovers)) {
       EndRequest(here, std::nullopt, now);
     }
-    return;  // else somebody is being launched
+    return;  // else somebody is being launched, or has not told this successor of itself
   }
   if (Quieted(now)) {
     StartRefit(now);

@@ -384,6 +384,27 @@ TEST(Superseded, ALifeOfTheNewTermDoesNotObeyTheOldOne) {  // S62
   EXPECT_THAT(rig.engine(0).calls(), IsEmpty());
 }
 
+// RX-JRNL-05: members find a successor by themselves, and a request that comes before them is not refused.
+TEST(Successor, WaitsForThoseWhoHaveNotFoundItYet) {
+  for (const bool comes : {true, false}) {
+    SCOPED_TRACE(comes);
+    FleetRig rig({.engines = 1, .policies = 2});
+    ASSERT_TRUE(rig.Sync().status.ok());
+    rig.LosePolicy(1);
+    rig.TakeOver();
+    rig.ClearTrace();
+    rig.Request("early");
+    rig.RunFor(seconds(4));
+    EXPECT_EQ(rig.traced("answer"), 0);
+    if (comes) {
+      rig.JoinPolicy(1);
+    }
+    rig.RunFor(seconds(2));
+    ASSERT_EQ(rig.traced("answer"), 1);
+    EXPECT_EQ(rig.TakeAnswers().back().status.ok(), comes);
+  }
+}
+
 // RX-ONCE-05: committed versions are the requests with a COMMIT; activations are memberships less those that ended.
 TEST(Accounting, VersionsRequestsAndActivationsAddUp) {
   FleetRig rig({.engines = 3, .policies = 3});

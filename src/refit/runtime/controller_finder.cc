@@ -54,7 +54,6 @@ Result<rpc::SyncReport> SyncWithSuccessors(const ControllerPlace& place, rpc::Sy
                                            const rpc::ProgressSink& progress) {
   const Instant deadline = exec::Now() + request.budget;
   bool heard = !place.state_directory.empty();  // else somebody must have been at the address before he can be lost
-  bool lost = false;
   while (true) {
     const auto found = FindController(place);
     if (!found.has_value() && (found.status().code() != StatusCode::kUnavailable || exec::Now() >= deadline)) {
@@ -67,12 +66,10 @@ Result<rpc::SyncReport> SyncWithSuccessors(const ControllerPlace& place, rpc::Sy
         progress(at);
       });
       const Status& status = report.has_value() ? report->status : report.status();
-      const bool unsettled = status.code() == StatusCode::kUnavailable;  // a successor whose fleet is not back yet
-      const bool again = report.has_value() ? IsInDoubt(status) || (lost && unsettled) : heard && unsettled;
+      const bool again = report.has_value() ? IsInDoubt(status) : heard && status.code() == StatusCode::kUnavailable;
       if (!again || exec::Now() >= deadline) {
         return report;
       }
-      lost = true;
     }
     poll(nullptr, 0, kPauseMilliseconds);
   }
