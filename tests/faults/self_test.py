@@ -84,6 +84,7 @@ class Judge(unittest.TestCase):
     def setUp(self):
         self.watch = traffic.Watch.__new__(traffic.Watch)
         self.watch.commits = [(1, 9.9, 10.0), (2, 19.9, 20.0)]
+        self.watch.index_of = {"1": 0, "2": 1}
         self.watch.sources = {"1": "a", "2": "b"}
         self.watch.seen_at = 1e18
         self.traffic = traffic.Traffic.__new__(traffic.Traffic)
