@@ -90,6 +90,7 @@ class FaultFleet(SurvivingFleet):
     """REFIT_ROUTER_PYTHON: a Python that has sglang-router; without one there is no router, and nobody breaks it."""
 
     REACHED = range(ENGINES)  # engines that clients can ask
+    RESTARTS = 2              # of a slot within the window, so that it has one more than a row plans
 
     def __init__(self, with_router=True):
         self.router = None  # where it listens
@@ -104,13 +105,15 @@ class FaultFleet(SurvivingFleet):
         self.callback(journal.close)
         self.watch = traffic.Watch(self.folder, lambda sql: journal.execute(sql).fetchall())
         self.callback(self.watch.stop)
-        truths = {"": traffic.true_answers(self.model, TP),
-                  self.reversed_model: traffic.true_answers(self.reversed_model, TP)}
+        truths = {source: self.true_answers(source) for source in ("", self.reversed_model)}
         assert truths[""] != truths[self.reversed_model]
         if self.router:
             self.watch.serving["router"] = self.router
         self.traffic = traffic.Traffic(self.watch, [*self.REACHED, "router"], truths)
         self.callback(self.traffic.stop)
+
+    def true_answers(self, source):
+        return traffic.true_answers(source or self.model, TP)
 
     def write_job(self, policies, engines):
         super().write_job(policies, engines)
@@ -178,6 +181,10 @@ class FaultFleet(SurvivingFleet):
         return int(self.hits(slot)[0][0])
 
     # ---- what is there
+
+    def temporary_files(self):
+        """That somebody may leave behind."""
+        return os.listdir(os.environ["TMPDIR"])
 
     def status(self):
         done = refit("status", *self.where(), "--json")
@@ -253,7 +260,8 @@ class FaultFleet(SurvivingFleet):
 
     def charge(self, slot):
         """A life of `slot` is about to end: not so often that its slot is retired."""
-        wait_for(lambda: self.recent_restarts(slot) < 2, f"the restart budget of engine {slot}", 2 * RESTARTS_WINDOW)
+        wait_for(lambda: self.recent_restarts(slot) < self.RESTARTS, f"the restart budget of engine {slot}",
+                 2 * RESTARTS_WINDOW)
         self.restarts[slot].append(time.monotonic())
 
     def kill(self, role, slot, pid=None):

@@ -65,7 +65,7 @@ class Holdings:
         # Names of processes that are no more, of ours: what we started is known by its number.
         self.of["the dead"] = {"shared memory": sum(len(names) for pid, names in memory.items()
                                                     if pid in fleet.past_pids and not os.path.exists(f"/proc/{pid}"))}
-        self.of["the temporary folder"] = {"files": len(os.listdir(os.environ["TMPDIR"]))}
+        self.of["the temporary folder"] = {"files": len(fleet.temporary_files())}
 
     def excess(self, before):
         """What there is more than before, in words."""

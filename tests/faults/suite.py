@@ -98,6 +98,10 @@ def heal(fleet):
         assert time.monotonic() < deadline, f"the fleet does not heal: {report}"
 
 
+def folder_name(row):
+    return row.replace("/", "-").replace(" ", "-")
+
+
 def keep_logs(fleet, folder):
     # By a process of its own: whoever closes a file gives up every lock that his process has on it, the journal's too.
     shutil.rmtree(folder, ignore_errors=True)
@@ -118,7 +122,7 @@ def run_rows(chosen, keep=None, fleet_of=FaultFleet):
             results.append(run_row(fleet, row, number, before))
             if "failed" in results[-1]:
                 if keep:
-                    keep_logs(fleet, os.path.join(keep, row.name.replace("/", "-").replace(" ", "-")))
+                    keep_logs(fleet, os.path.join(keep, folder_name(row.name)))
                 heal(fleet)
         if END_OF_JOB in chosen:
             results.append(end_of_job(fleet))

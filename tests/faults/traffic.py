@@ -44,11 +44,15 @@ def true_answers(model, tp):
     with subprocess.Popen([f"{processes.BIN}/refit-engine", "--model", model, "--tp", str(tp), "--family", "c"],
                           stdout=subprocess.PIPE, text=True) as engine:
         try:
-            address = re.search(r"url=http://(\S+)", engine.stdout.readline()).group(1)
-            connection = http.client.HTTPConnection(address, timeout=30)
-            return [tokens_of(ask(connection, prompt, max(LENGTHS))) for prompt in PROMPTS]
+            return answers_at(re.search(r"url=http://(\S+)", engine.stdout.readline()).group(1))
         finally:
             engine.kill()
+
+
+def answers_at(address):
+    """To every prompt, as long as any is asked for."""
+    connection = http.client.HTTPConnection(address, timeout=30)
+    return [tokens_of(ask(connection, prompt, max(LENGTHS))) for prompt in PROMPTS]
 
 
 @dataclasses.dataclass

@@ -5,9 +5,10 @@
 # run.sh BUILD [--full]: refits unmodified SGLang servers on the CPU, 0.5.17 (no sessions) and 0.5.23 (sessions), one
 # server at a time. Installs them first, into virtual environments that are kept (tools/sglang/install_cpu.sh).
 # Without --full, for each version: everything at TP 2, the demo at TP 1, and every call that kills a server; for the
-# newer one the recovery proof with two servers as well. With it: everything at TP 1 too, the deaths at TP 2, and every
-# recovery. VERSIONS="0.5.23" narrows it down; PYTHON_0_5_23=path takes an environment that is there. Every step prints
-# its seconds. The last line is "N passed, 0 failed".
+# newer one, with two servers, the recovery proof and faults.py as well. With it: everything at TP 1 too, the deaths at
+# TP 2, and every recovery. VERSIONS="0.5.23" narrows it down; PYTHON_0_5_23=path takes an environment that is there,
+# REFIT_ROUTER_PYTHON one that has sglang-router, for faults.py. Every step prints its seconds. The last line is
+# "N passed, 0 failed".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -95,6 +96,18 @@ proof() {  # names of tests/integration/recovery_proof_test.py...: two servers a
   fi
 }
 
+faults() {  # two servers at TP 1, which are killed and stopped while they serve and while they are refitted
+  local folder=$work/faults
+  mkdir -p "$folder"
+  (
+    TP=1
+    source tools/sglang/cpu_environment.sh
+    SGLANG_ARGUMENTS="${sglang_cpu_arguments[*]}" \
+      python3 tests/sglang/faults.py "$bin" --python "$python" --json "$folder/rows.json" --keep "$folder/logs"
+  )
+  count "$folder/rows.json"
+}
+
 # Both at once: most of it is waiting for the network.
 install() {
   local version given
@@ -129,6 +142,9 @@ for version in $versions; do
   step "$version, TP 1: demo" demo
   if [ -n "$full" ] || [ "$version" != 0.5.17 ]; then
     step "$version, TP 1: recovery" proof Recovery.test_of_a_crash_that_the_monitor_finds_in_strict
+  fi
+  if [ "$version" != 0.5.17 ]; then  # which does not say of what version each token is
+    step "$version, TP 1: faults" faults
   fi
   step "$version, TP 1: deaths" conformance "$version" 1 "$deaths"
   if [ -n "$full" ]; then
