@@ -57,13 +57,11 @@ class ServerFleet(fleets.FaultFleet):
 
     def write_job(self, policies, engines):
         super().write_job(policies, engines)
-        with open(self.job, encoding="utf-8") as file:
-            job = json.load(file)
-        job["engines"] = [{"slot": slot, "kind": "sglang", "tp": 1, "load_bytes": "1KiB",  # a call for each tensor
-                           "args": ["--model-path", self.model, *os.environ["SGLANG_ARGUMENTS"].split(),
-                                    *ALONE]} for slot in range(engines)]
-        with open(self.job, "w", encoding="utf-8") as file:
-            json.dump(job, file)
+        with processes.edited(self.job) as job:
+            del job["transport"]  # a server that is held for a while is no slow one
+            job["engines"] = [{"slot": slot, "kind": "sglang", "tp": 1, "load_bytes": "1KiB",  # a call for each tensor
+                               "args": ["--model-path", self.model, *os.environ["SGLANG_ARGUMENTS"].split(), *ALONE]}
+                              for slot in range(engines)]
         return self.job
 
     def agent(self, slot, engine_args=()):
