@@ -122,18 +122,22 @@ def data_path_cut_at_a_bind(run):
         run.sync()
         said = {engine["slot"]: engine["error"] for engine in run.end_sync()["engines"] if engine["error"]}
         assert set(said) == {run.slot} and SENDERS in said[run.slot]["message"], said
+        assert not run.said(f"BIND slot={run.slot} "), "taken for linked"
 
 
 def data_path_cut_for_a_moment_at_a_bind(run):
-    """The first try fails, the second one links."""
+    """The first try fails at its deadline, the second one links."""
     run.links = set(range(fleets.ENGINES))
     code, report = run.fleet.ask("shutdown")
     assert code == 0, report
     with run.fleet.network.cut(SENDERS):
         run.broken = time.time()
         run.sync()
-        time.sleep(3.5)
-    run.end_sync()
+        time.sleep(fleets.STALL + 0.5)  # the fault itself
+        assert not run.said(f"BIND slot={run.slot} "), "taken for linked"
+    spans = run.end_sync()["spans"]
+    tries = [span for span in spans if (span["lane"], span["name"]) == (f"engine {run.slot}", "bind")]
+    assert len(tries) == 2, tries
 
 
 AWAY_ONLY = {"slot": AWAY, "fleet": CutFleet, "needs": ("namespaces",)}
