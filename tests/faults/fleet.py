@@ -91,6 +91,7 @@ class FaultFleet(SurvivingFleet):
 
     REACHED = range(ENGINES)  # engines that clients can ask
     RESTARTS = 2              # of a slot within the window, so that it has one more than a row plans
+    probe = PROBE
 
     def __init__(self, with_router=True):
         self.router = None  # where it listens
@@ -119,8 +120,8 @@ class FaultFleet(SurvivingFleet):
         super().write_job(policies, engines)
         self.reversed_model = os.path.join(self.folder, "cache", "random", "reversed")
         with edited(self.job) as job:
-            job["generation"] = {"use_fault_tolerance": True, "rollout_health_check_interval": PROBE["interval"],
-                                 "rollout_health_check_timeout": PROBE["timeout"],
+            job["generation"] = {"use_fault_tolerance": True, "rollout_health_check_interval": self.probe["interval"],
+                                 "rollout_health_check_timeout": self.probe["timeout"],
                                  "rollout_health_check_first_wait": 0.0}
             if self.router:
                 job["generation"]["sglang_router_config"] = {
