@@ -120,7 +120,7 @@ class Soak:
         if role == "controller":
             fleet.start_again(role, slot)
         code, report = fleet.finish(client)
-        if role != "controller":
+        if role in ("agent", "policy"):
             fleet.start_again(role, slot)
         assert code == 0 or role == "policy", f"{role} killed: {report}"
         if code == 0:
