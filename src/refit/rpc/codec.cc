@@ -335,6 +335,7 @@ void Encode(const OpenStream& open, v1::OpenStream* out) {
     wire->set_gpu_digests(offer.digests == DigestKind::kGpuHash);
   }
   out->set_budget_ns(open.budget.count());
+  out->set_patience_ns(open.patience.count());
   out->set_protocol(open.protocol);
   out->set_prove(open.purpose == StreamPurpose::kProve);
 }
@@ -356,6 +357,7 @@ Result<OpenStream> Decode(const v1::OpenStream& in) {
                     .tp_ranks = Ranks(in),
                     .offers = std::move(offers),
                     .budget = Duration(in.budget_ns()),
+                    .patience = Duration(in.patience_ns()),
                     .purpose = in.prove() ? StreamPurpose::kProve : StreamPurpose::kSend,
                     .protocol = in.protocol()};
 }

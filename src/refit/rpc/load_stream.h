@@ -52,6 +52,7 @@ struct OpenStream {
   std::vector<std::uint32_t> tp_ranks;
   std::vector<Offer> offers;  // at least one, in the order of the receiver's wishes
   Duration budget{};          // what is left of the transfer, or of the bind
+  Duration patience = Duration::max();  // with a receiver that gives no load slot back: longer, and it has left
   StreamPurpose purpose = StreamPurpose::kSend;
   std::uint32_t protocol = kStreamProtocol;
 };

@@ -232,6 +232,7 @@ void EngineLife::Carry(peer::StartTransfer& effect) {
                           .tp_size = options_.tp_size,
                           .offers = MakeOffers(options_),
                           .load_bytes = options_.load_bytes,
+                          .stall_deadline = options_.stall_deadline,
                           .split = profile_.dtype_split},
       *memory_, [this](peer::EngineAgentEvent event) { static_cast<void>(Post(std::move(event))); }, delivered_);
 }

@@ -38,15 +38,16 @@ constexpr std::size_t kSlotsOfLargeLoads = 2;  // where load_bytes is larger: me
 
 SendResult Ended(SendEnd end, Status status) { return {end, std::move(status), {}, {}}; }
 
-// Waits for one release that frees a slot; kComplete when it came.
+// Waits for one release that frees a slot; kComplete when it came. Counts the time in which it waited, not the time in
+// which this process was stopped: what came meanwhile is read first.
 SendResult TakeRelease(const rpc::OpenStream& open, rpc::SenderStream& stream, stream::SlotLedger& ledger,
                        const std::atomic<bool>& stop, Instant deadline) {
-  while (true) {
+  for (Duration waited{}; true; waited += kStopCheckInterval) {
     if (stop) {
       return Ended(SendEnd::kStopped, Aborted("the controller stopped the transfer"));
     }
     const Instant now = exec::Now();
-    if (now >= deadline) {
+    if (now >= deadline || waited >= open.patience) {
       return Ended(SendEnd::kReceiverLeft,
                    DeadlineExceeded(StrCat("engine ", open.slot, " did not give its load slot back in time")));
     }

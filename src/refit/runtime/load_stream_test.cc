@@ -477,6 +477,35 @@ TEST(LoadStream, AfterARefusalTheLoadSlotIsReplaced) {
   ExpectHolds(rig.engine, 0, *source.source);
 }
 
+// Of rank 0, that maps its loads.
+rpc::OpenStream Open() {
+  return {.stamp = {.run = {},
+                    .term = Term(1),
+                    .seq = CommandSeq(1),
+                    .attempt = kAttempt,
+                    .version = WeightVersion(1),
+                    .incarnation = Incarnation{{1, 2}}},
+          .slot = SlotIndex(0),
+          .policy_incarnation = Incarnation{{1, 0}},
+          .tp_ranks = {0},
+          .offers = {{"shm", stream::PackUnit::kLoad, kLoadBytes, rpc::DigestKind::kXxh3}},
+          .budget = kBudget};
+}
+
+// C6: nobody may break the link to an engine that is frozen or cut off; who feeds it goes on without it.
+TEST(LoadStream, AReceiverThatGivesNothingBackHasLeft) {
+  test::TempFolder folder;
+  OneSource source(MakeModel(folder, 1), kLoadBytes);
+  const auto server = rpc::ServePolicy("127.0.0.1:0", source);
+  ASSERT_TRUE(server.has_value());
+  rpc::OpenStream open = Open();
+  open.patience = std::chrono::milliseconds(300);
+  const auto stream = rpc::ReceiverStream::Open((*server)->address(), open, exec::Now() + kBudget);
+  ASSERT_TRUE(stream.has_value());
+  ASSERT_TRUE(exec::WaitUntil([&source] { return source.ended.load(); }, exec::Now() + seconds(10)));
+  EXPECT_EQ(source.result.end, SendEnd::kReceiverLeft);
+}
+
 // RX-XFER-02: the release of another attempt frees nothing, so its load slot is not packed over.
 TEST(LoadStream, AReleaseOfAnotherAttemptFreesNoSlot) {  // S25
   test::TempFolder folder;
@@ -484,18 +513,7 @@ TEST(LoadStream, AReleaseOfAnotherAttemptFreesNoSlot) {  // S25
   ASSERT_GT(source.loads->size(), 6U);
   const auto server = rpc::ServePolicy("127.0.0.1:0", source);
   ASSERT_TRUE(server.has_value());
-  const rpc::OpenStream open{.stamp = {.run = {},
-                                       .term = Term(1),
-                                       .seq = CommandSeq(1),
-                                       .attempt = kAttempt,
-                                       .version = WeightVersion(1),
-                                       .incarnation = Incarnation{{1, 2}}},
-                             .slot = SlotIndex(0),
-                             .policy_incarnation = Incarnation{{1, 0}},
-                             .tp_ranks = {0},
-                             .offers = {{"shm", stream::PackUnit::kLoad, kLoadBytes, rpc::DigestKind::kXxh3}},
-                             .budget = kBudget};
-  const auto stream = rpc::ReceiverStream::Open((*server)->address(), open, exec::Now() + kBudget);
+  const auto stream = rpc::ReceiverStream::Open((*server)->address(), Open(), exec::Now() + kBudget);
   ASSERT_TRUE(stream.has_value());
   ASSERT_TRUE((*stream)->Next().has_value());  // opened
   const std::size_t slots = source.slots.count();
