@@ -5,11 +5,11 @@ drops what it is told to, in either direction, without a word to anybody. Needs 
 """
 
 import contextlib
-import json
 import subprocess
 import time
 
 import fleet as fleets
+from processes import edited
 from others import UNTIL_GIVEN_UP, in_transfer
 from rows import Row
 
@@ -70,11 +70,8 @@ class CutFleet(fleets.FaultFleet):
 
     def write_job(self, policies, engines):
         super().write_job(policies, engines)
-        with open(self.job, encoding="utf-8") as file:
-            job = json.load(file)
-        job["controller"]["listen"] = f"{HERE}:0"
-        with open(self.job, "w", encoding="utf-8") as file:
-            json.dump(job, file)
+        with edited(self.job) as job:
+            job["controller"]["listen"] = f"{HERE}:0"
         return self.job
 
     def policy(self, rank):

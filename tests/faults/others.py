@@ -338,7 +338,7 @@ ROWS = [
     Row("recover/port stolen", "Q", port_stolen, "S68"),
     Row("pause/probe under way", "ok", probe_under_way, "S09"),
     Row("transfer/engine stopped", "Q", engine_stopped_in_transfer, "S36"),
-    Row("transfer/agent stopped", "EITHER", agent_stopped_in_transfer, "S49"),
+    Row("transfer/agent stopped", "Q", agent_stopped_in_transfer, "S49"),
     Row("transfer/policy stopped", "FAIL", policy_stopped_in_transfer, "S21"),
     Row("transfer/engine slow", "Q", engine_slow_in_transfer, "S27"),
     Row("transfer/policy slow", "ok", policy_slow_in_transfer, "S28"),

@@ -9,7 +9,7 @@ import time
 import uuid
 
 import fleet as fleets
-from processes import wait_for
+from processes import edited, wait_for
 from rows import Row
 
 
@@ -81,12 +81,9 @@ class RegistryFleet(fleets.FaultFleet):
 
     def write_job(self, policies, engines):
         super().write_job(policies, engines)
-        with open(self.job, encoding="utf-8") as file:
-            job = json.load(file)
-        job["generation"]["sglang_router_config"] = {"use_external_router": True, "sglang_router_ip": "127.0.0.1",
-                                                     "sglang_router_port": self.registry.server.server_port}
-        with open(self.job, "w", encoding="utf-8") as file:
-            json.dump(job, file)
+        with edited(self.job) as job:
+            job["generation"]["sglang_router_config"] = {"use_external_router": True, "sglang_router_ip": "127.0.0.1",
+                                                         "sglang_router_port": self.registry.server.server_port}
         return self.job
 
     def consistent(self):
