@@ -9,8 +9,8 @@ import subprocess
 import time
 
 import fleet as fleets
-from processes import edited
 from others import UNTIL_GIVEN_UP, in_transfer
+from processes import edited
 from rows import Row
 
 # Of the controller and the other agents, of the policy workers, of that agent. What an agent says to its policy workers
