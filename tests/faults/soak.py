@@ -31,8 +31,8 @@ import traffic  # noqa: E402
 from fleet import ENGINES, FaultFleet, own_temporary_folder  # noqa: E402
 
 FAULTS = 0.01      # of the refits
-WARM_UP = 0.2      # of the samples of a process: it fills its pools, and does not grow
-SAMPLES = 8        # that a slope needs
+WARM_UP = 15       # samples of a process in which it fills its pools, and does not grow
+SAMPLES = 15       # that a slope needs: a page more or less counts for little
 GROWTH = 1024      # bytes per refit that count as none (goal G15)
 EVERY = 10         # refits between two samples
 
@@ -70,7 +70,7 @@ class Growth:
         """By kind of role: the worst growth per refit of a life that was seen often enough, and its refits."""
         worst = {}
         for (name, _), samples in self.of.items():
-            steady = samples[int(len(samples) * WARM_UP):]
+            steady = samples[WARM_UP:]
             if len(steady) < SAMPLES:
                 continue
             role = name.split("-")[0]

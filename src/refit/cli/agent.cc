@@ -218,7 +218,7 @@ int RunAgent(const Flags& flags, const Invocation& invocation) {
   if (!options.has_value()) {
     return Fail(flags.form, kUsage, options.status());
   }
-  NameRole(fmt::format("agent-{}", flags.slot));
+  BeginRole(fmt::format("agent-{}", flags.slot));
   const auto host = runtime::AgentHost::Start(*std::move(options));
   if (!host.has_value()) {
     return Fail(flags.form, kFailed, host.status());

@@ -92,7 +92,7 @@ int RunController(const Flags& flags) {
     options.router = *std::move(router);
   }
   options.on_stop = [](int exit_code) { std::_Exit(exit_code); };  // nothing more may leave this process
-  NameRole("controller");
+  BeginRole("controller");
   std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is a full disk like any other: the journal is in doubt
   const auto host = runtime::ControllerHost::Start(options);
   if (!host.has_value()) {

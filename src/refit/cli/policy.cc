@@ -76,7 +76,7 @@ int RunPolicy(const Flags& flags) {
   if (!options.has_value()) {
     return Fail(flags.form, kUsage, options.status());
   }
-  NameRole(fmt::format("policy-{}", flags.rank));
+  BeginRole(fmt::format("policy-{}", flags.rank));
   const auto host = runtime::PolicyHost::Start(*std::move(options));
   if (!host.has_value()) {
     return Fail(flags.form, kFailed, host.status());

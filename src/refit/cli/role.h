@@ -25,7 +25,7 @@ namespace refit::cli {
 
 void AddFormFlag(CLI::App& app, Form& form);  // --json
 
-void NameRole(const std::string& role);  // in log lines
+void BeginRole(const std::string& name);  // of a long-lived process, before its first thread; the name is for the log
 
 // Prints the ready line, then waits for SIGINT or SIGTERM. The caller's host ends by its destructor.
 int ServeUntilInterrupted(Form form, const ReadyLine& ready);

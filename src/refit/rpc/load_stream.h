@@ -50,8 +50,8 @@ struct OpenStream {
   SlotIndex slot;
   Incarnation policy_incarnation;  // whom it is meant for
   std::vector<std::uint32_t> tp_ranks;
-  std::vector<Offer> offers;  // at least one, in the order of the receiver's wishes
-  Duration budget{};          // what is left of the transfer, or of the bind
+  std::vector<Offer> offers;            // at least one, in the order of the receiver's wishes
+  Duration budget{};                    // what is left of the transfer, or of the bind
   Duration patience = Duration::max();  // with a receiver that gives no load slot back: longer, and it has left
   StreamPurpose purpose = StreamPurpose::kSend;
   std::uint32_t protocol = kStreamProtocol;

@@ -136,6 +136,7 @@ Result<std::unique_ptr<SqliteStore>> SqliteStore::Use(const std::string& path) {
 
 // Whether the file is ours; an empty one is made ours. Nothing is written to another program's.
 Status SqliteStore::Prepare() {
+  REFIT_RETURN_IF_ERROR(connection_->Run("PRAGMA cache_size = -128"));  // KiB; nothing is read twice
   REFIT_ASSIGN_OR_RETURN(const bool empty, IsEmpty());
   if (empty) {
     REFIT_RETURN_IF_ERROR(connection_->Run("PRAGMA journal_mode = WAL"));
