@@ -240,6 +240,7 @@ def main():
     parser.add_argument("--json")
     options = parser.parse_args()
     processes.BIN = os.path.abspath(options.bin)
+    processes.unwind_on_sigterm()
     passed = failed = 0
     with own_temporary_folder(), SoakFleet() as fleet:
         soak = Soak(fleet, random.Random(options.seed))

@@ -201,6 +201,7 @@ def main():
         os.environ["REFIT_FAULTS_HOST"] = "own"
         os.execvp(OWN_HOST[0], [*OWN_HOST, sys.executable, *sys.argv])
     processes.BIN = os.path.abspath(options.bin)
+    processes.unwind_on_sigterm()
     results = []
     for fleet in dict.fromkeys(row.fleet for row in chosen):
         results += run_rows([row for row in chosen if row.fleet is fleet], options.keep, fleet or FaultFleet)

@@ -200,6 +200,7 @@ def main():
     if not chosen:
         parser.error(f"no such row: {', '.join(options.row)}; see --list")
     processes.BIN = os.path.abspath(options.bin)
+    processes.unwind_on_sigterm()
     ServerFleet.PYTHON = options.python
     with tempfile.TemporaryDirectory(prefix="refit-logs-") as logs:
         results = suite.run_rows(chosen, options.keep or logs, ServerFleet)

@@ -13,11 +13,17 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import time
 
 BIN = ""
 DEADLINE = 30.0
+
+
+def unwind_on_sigterm():
+    """Else what this program started would outlive it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def refit(*arguments, timeout=120, **more):
