@@ -83,7 +83,7 @@ faults: build
 
 soak: build
 	@$(MAKE) --no-print-directory router || echo 'no sglang-router: the fleet has none'
-	@REFIT_ROUTER_PYTHON=$$(cat $(BUILD)/router 2>/dev/null) exec tests/faults/soak.py $(BUILD)/bin --json $(BUILD)/soak.json $(ARGS)
+	@REFIT_ROUTER_PYTHON=$$(cat $(BUILD)/router 2>/dev/null) exec tests/faults/soak.py $(BUILD)/bin --json $(BUILD)/soak $(ARGS)
 
 goals: configure
 	@$(STEP) sim-build ninja -C $(BUILD) -j $(JOBS) refit-sim

@@ -3,16 +3,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one fleet for long, breaks it now and then, and looks for what grows, gets lost or is done twice.
 
-usage: soak.py BIN_FOLDER [--refits N] [--kills N] [--deaths N] [--rollbacks N] [--seed N] [--json FILE]
+usage: soak.py BIN_FOLDER [--refits N] [--kills N] [--deaths N] [--rollbacks N] [--answered N] [--seed N] [--json FOLDER]
 
 REFIT_ROUTER_PYTHON: a Python that has sglang-router; without one there is no router.
 
-Four parts over one fleet, under traffic: refits of which one in a hundred has a role killed at a random moment;
-controllers killed at random moments; engines killed in the middle of a transfer; launches that fail. Prints figures
-with their sample sizes; the last line is `N passed, M failed`. (S80)
+Five parts over one fleet, under traffic: refits of which one in a hundred has a role killed at a random moment;
+controllers killed at random moments; engines killed in the middle of a transfer; launches that fail; such refits under
+as much traffic as there can be. 0 leaves a part out. Prints each part's figures with their sample sizes, and writes them
+to FOLDER/PART.json; the last line is `N passed, M failed`.
 """
 
 import argparse
+import collections
+import itertools
 import json
 import os
 import random
@@ -28,13 +31,17 @@ from processes import wait_for  # noqa: E402
 import fleet as fleets  # noqa: E402
 import oracle  # noqa: E402
 import traffic  # noqa: E402
-from fleet import ENGINES, FaultFleet, own_temporary_folder  # noqa: E402
+from fleet import FaultFleet, own_temporary_folder  # noqa: E402
 
 FAULTS = 0.01      # of the refits
 WARM_UP = 15       # samples of a process in which it fills its pools, and does not grow
 SAMPLES = 15       # that a slope needs: a page more or less counts for little
 GROWTH = 1024      # bytes per refit that count as none (goal G15)
 EVERY = 10         # refits between two samples
+
+
+def count_of(broken):
+    return {role: times for role, times in broken.items() if role}
 
 
 def held_by(pid):
@@ -91,7 +98,7 @@ class Soak:
         self.chance = chance
         self.answers = traffic.Counts()
         self.published = 0
-        self.figures = {}
+        self.figures = {}  # of the part that ran last
         began = time.monotonic()
         self.publish("usual")
         self.usual = time.monotonic() - began
@@ -107,6 +114,13 @@ class Soak:
 
     def await_consistent(self, what):
         wait_for(self.fleet.consistent, what, 60, pause=0.05)
+
+    def refit(self, name):
+        """Now and then one during which a role is killed: which."""
+        if self.chance.random() < FAULTS:
+            return self.break_one(name)
+        self.publish(name)
+        return None
 
     def break_one(self, name):
         """A sync during which some role is killed; whoever is not launched by the fleet itself is started again."""
@@ -133,19 +147,15 @@ class Soak:
     # ---- the parts
 
     def refits(self, count):
-        growth, broken = Growth(), {}
+        growth, broken = Growth(), collections.Counter()
         for n in range(count):
-            if self.chance.random() < FAULTS:
-                role = self.break_one(f"refit-{n}")
-                broken[role] = broken.get(role, 0) + 1
-            else:
-                self.publish(f"refit-{n}")
+            broken[self.refit(f"refit-{n}")] += 1
             if n % EVERY == 0:
                 growth.sample(self.fleet, n)
                 self.settle()
         slopes = growth.slopes()
-        self.figures["refits"] = {
-            "refits": count, "faults": broken,
+        self.figures = {
+            "refits": count, "faults": count_of(broken),
             "growth": [{"role": role, "kind": kind, "per_refit": slope, "refits": over}
                        for (role, kind), (slope, over) in sorted(slopes.items())]}
         for (role, kind), (slope, over) in sorted(slopes.items()):
@@ -172,11 +182,10 @@ class Soak:
                 times["whole"].append(time.monotonic() - ended)
                 self.settle()
         assert fleet.engine_pids() == pids, "an engine was restarted"
-        self.figures["kills"] = {"kills": count, **{f"{what}_seconds": values for what, values in times.items()}}
+        self.figures = {"kills": count, **{f"{what}_seconds": values for what, values in times.items()}}
         for what, values in times.items():
-            if values:
-                print(f"  {len(values)} kills: {self.KILLED[what]} after {statistics.median(values):.2f} s, "
-                      f"worst {max(values):.2f} s")
+            print(f"  {len(values)} kills: {self.KILLED[what]} after {statistics.median(values):.2f} s, "
+                  f"worst {max(values):.2f} s")
 
     def deaths(self, count):
         fleet, usual, times = self.fleet, [], []
@@ -196,10 +205,9 @@ class Soak:
             self.published += 1
             self.await_consistent(f"the fleet after death {n}")
             self.settle()
-        self.figures["deaths"] = {"deaths": count, "sync_seconds": times, "usual_seconds": usual}
-        if times:
-            print(f"  {count} deaths in a transfer: sync {statistics.median(times):.2f} s, worst {max(times):.2f} s; "
-                  f"usual {statistics.median(usual):.2f} s")
+        self.figures = {"deaths": count, "sync_seconds": times, "usual_seconds": usual}
+        print(f"  {count} deaths in a transfer: sync {statistics.median(times):.2f} s, worst {max(times):.2f} s; "
+              f"usual {statistics.median(usual):.2f} s")
 
     def rollbacks(self, count):
         """A launch that fails at one of its steps leaves nothing, and the next one succeeds."""
@@ -217,27 +225,47 @@ class Soak:
             self.await_consistent(f"the fleet after rollback {n}")
             oracle.await_no_leak(fleet, before)
             self.settle()
-        self.figures["rollbacks"] = {"rollbacks": count, "steps": list(steps)}
+        self.figures = {"rollbacks": count, "steps": list(steps)}
         print(f"  {count} failed launches: nothing left behind")
 
-    def account(self):
-        """Every version once, one for each request that was answered with one."""
+    def answered(self, count):
+        """Refits, with their faults, until clients that do not rest between questions have so many answers."""
+        self.fleet.traffic.pause = 0
+        broken = collections.Counter()
+        for n in itertools.count():
+            if self.answers.answers >= count:
+                break
+            broken[self.refit(f"answers-{n}")] += 1
+            self.settle()
+        self.figures = {"refits": n, "faults": count_of(broken)}
+
+    def account(self, before):
+        """Since there were `before` versions: each of them once, one for each request that was answered with one."""
         commits = self.fleet.commits()
         assert commits == sorted(set(commits)), "a version was published twice"
         assert len(commits) == self.published, f"{len(commits)} versions, {self.published} requests"
         self.settle()
-        print(f"  {len(commits)} versions for {self.published} requests; {self.answers.answers} answers, "
-              f"{self.answers.failed} without one, {self.answers.spanning} spanning, {self.answers.stale} stale, "
-              f"{self.answers.mixed} mixed")
+        answers = {key: value for key, value in vars(self.answers).items() if key != "worst"}
+        print(f"  {len(commits) - before} versions, none lost or doubled; {answers}")
+        return {"versions": len(commits) - before, "answers": answers}
+
+    def run(self, part, count):
+        """Its figures."""
+        before, holdings = self.published, oracle.Holdings(self.fleet)
+        self.answers = traffic.Counts()
+        getattr(self, part)(count)
+        oracle.await_no_leak(self.fleet, holdings)
+        return {**self.figures, **self.account(before)}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bin")
-    for part, count in (("refits", 2000), ("kills", 1000), ("deaths", 20), ("rollbacks", 30)):
+    parts = {"refits": 2000, "kills": 1000, "deaths": 20, "rollbacks": 30, "answered": 1_000_000}
+    for part, count in parts.items():
         parser.add_argument(f"--{part}", type=int, default=count)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json")
+    parser.add_argument("--json", metavar="FOLDER")
     options = parser.parse_args()
     processes.BIN = os.path.abspath(options.bin)
     processes.unwind_on_sigterm()
@@ -245,14 +273,13 @@ def main():
     with own_temporary_folder(), SoakFleet() as fleet:
         soak = Soak(fleet, random.Random(options.seed))
         soak.await_consistent("the fleet with its router")
-        before = oracle.Holdings(fleet)
-        for part in ("refits", "kills", "deaths", "rollbacks", "account"):
-            began = time.monotonic()
-            count = getattr(options, part, 1)
+        for part in parts:
+            began, count = time.monotonic(), getattr(options, part)
+            if count == 0:
+                continue
             print(f"{part}: {count}", flush=True)
             try:
-                getattr(soak, part)(*([] if part == "account" else [count]))
-                oracle.await_no_leak(fleet, before)
+                figures = soak.run(part, count)
                 passed += 1
             except Exception as problem:  # whatever went wrong is that part's failure
                 failed += 1
@@ -260,11 +287,10 @@ def main():
                 print(f"FAILED {part}: {problem}", flush=True)
                 break
             print(f"passed {part}: {time.monotonic() - began:.0f} s", flush=True)
-        answers = {key: value for key, value in vars(soak.answers).items() if key != "worst"}
-        if options.json:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump({**soak.figures, "answers": answers, "versions": len(fleet.commits()),
-                           "requests": soak.published, "engines": ENGINES}, file, indent=1)
+            if options.json:
+                os.makedirs(options.json, exist_ok=True)
+                with open(os.path.join(options.json, f"{part}.json"), "w", encoding="utf-8") as file:
+                    json.dump(figures, file, indent=1)
     print(f"{passed} passed, {failed} failed")
     return failed != 0
 

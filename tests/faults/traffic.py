@@ -91,6 +91,7 @@ class Traffic:
         self.truths = truths  # by source
         self.answers = []
         self.failed = 0
+        self.pause = PAUSE
         self.lock = threading.Lock()
         self.over = threading.Event()
         self.clients = [threading.Thread(target=self.run, args=(n, slot), daemon=True)
@@ -105,7 +106,7 @@ class Traffic:
 
     def run(self, asked, slot):
         url, connection = None, None
-        while not self.over.wait(PAUSE):
+        while not self.over.wait(self.pause):
             if self.watch.url_of(slot) != url or connection is None:
                 url = self.watch.url_of(slot)
                 connection = http.client.HTTPConnection(url, timeout=60) if url else None
