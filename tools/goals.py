@@ -114,8 +114,9 @@ def syncs_end_in_time(m):
 def controller_loss(m):
     kills = m.part("kills")
     times = kills["consistent_seconds"]
-    return (f"{worst(times)}; its sync answered: {worst(kills['sync_seconds'])}; {kills['versions']} versions, none lost "
-            "or doubled", f"{len(times)} kills", max(times) <= 2, len(times) >= 1000)
+    versions = f"{kills['versions']} versions, none lost or doubled"
+    return (f"{worst(times)}; its sync answered: {worst(kills['sync_seconds'])}; {versions}", f"{len(times)} kills",
+            max(times) <= 2, len(times) >= 1000)
 
 
 def controller_loss_simulated(m):
@@ -134,7 +135,8 @@ def answers(m):
     counts = part["answers"]
     bad = counts["stale"] + counts["mixed"]
     return (f"{bad} stale or mixed", f"{counts['answers']} answers, {part['refits']} refits, "
-            f"{sum(part['faults'].values())} faults", bad == 0, counts["answers"] >= 1_000_000 and part["refits"] >= 100)
+            f"{sum(part['faults'].values())} faults", bad == 0,
+            counts["answers"] >= 1_000_000 and part["refits"] >= 100)
 
 
 def soak_growth(m):

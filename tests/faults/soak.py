@@ -3,14 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one fleet for long, breaks it now and then, and looks for what grows, gets lost or is done twice.
 
-usage: soak.py BIN_FOLDER [--refits N] [--kills N] [--deaths N] [--rollbacks N] [--answered N] [--seed N] [--json FOLDER]
+usage: soak.py BIN_FOLDER [--refits N] [--kills N] [--deaths N] [--rollbacks N] [--answered N] [--seed N]
+               [--json FOLDER]
 
 REFIT_ROUTER_PYTHON: a Python that has sglang-router; without one there is no router.
 
 Five parts over one fleet, under traffic: refits of which one in a hundred has a role killed at a random moment;
 controllers killed at random moments; engines killed in the middle of a transfer; launches that fail; such refits under
-as much traffic as there can be. 0 leaves a part out. Prints each part's figures with their sample sizes, and writes them
-to FOLDER/PART.json; the last line is `N passed, M failed`.
+as much traffic as there can be. 0 leaves a part out. Prints each part's figures with their sample sizes, and writes
+them to FOLDER/PART.json; the last line is `N passed, M failed`.
 """
 
 import argparse
