@@ -1,12 +1,14 @@
 // Copyright 2026 The refit authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What holds after every failure, whatever it was.
+// Fleets to begin with, and what holds after every failure, whatever it was.
 
 #pragma once
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <chrono>
 
 #include "tests/support/fleet_rig.h"
 
@@ -17,6 +19,25 @@ inline constexpr sync::SessionFamily kFamilies[] = {sync::SessionFamily::kA, syn
 inline constexpr sync::Profile kProfiles[] = {sync::kStrict, sync::kResilient};
 
 inline bool IsStrict(const sync::Profile& profile) { return profile.on_engine_loss == sync::OnEngineLoss::kFail; }
+
+inline RigOptions Routed(std::uint32_t engines = 2) {
+  return {.engines = engines, .policies = engines, .use_fault_tolerance = true, .use_router = true};
+}
+
+inline RigOptions CatchingUp(std::uint32_t engines = 2) {
+  RigOptions options = Routed(engines);
+  options.retains = true;
+  options.catch_up_budget = std::chrono::seconds(30);
+  return options;
+}
+
+// Everybody serves and is routed; the trace begins here.
+inline void Serve(FleetRig& rig) {
+  const control::SyncAnswered answer = rig.Sync();
+  ASSERT_TRUE(answer.status.ok()) << answer.status.ToString();
+  rig.RunFor(std::chrono::seconds(5));
+  rig.ClearTrace();
+}
 
 // The next sync: refused without a call where latched; else, with the dead replaced, everybody serves a new version.
 inline void ExpectNextSyncWorks(FleetRig& rig, std::uint32_t engines) {

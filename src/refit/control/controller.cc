@@ -20,7 +20,7 @@ constexpr std::size_t kRecordedMax = 64;
 // records behind does not come back within its deadline.
 constexpr std::size_t kAskersMax = 64;
 constexpr std::size_t kAppendsMax = 4096;
-constexpr Duration kReturnBudget = std::chrono::seconds(5);  // members register several times a second
+constexpr Duration kReturnBudget = std::chrono::seconds(10);  // members register several times a second
 
 }  // namespace
 

@@ -24,23 +24,6 @@ using ::testing::IsEmpty;
 using Kind = sync::AgentCommandKind;
 using Slots = std::set<SlotIndex>;
 
-RigOptions Routed(std::uint32_t engines = 2) {
-  return {.engines = engines, .policies = engines, .use_fault_tolerance = true, .use_router = true};
-}
-
-RigOptions CatchingUp(std::uint32_t engines = 2) {
-  RigOptions options = Routed(engines);
-  options.retains = true;
-  options.catch_up_budget = seconds(30);
-  return options;
-}
-
-void Serve(FleetRig& rig) {
-  ASSERT_TRUE(rig.Sync().status.ok());
-  rig.RunFor(seconds(5));
-  rig.ClearTrace();
-}
-
 // ---- bind
 
 // RC-BIND-01, RC-SYNC-04, -05: the first sync binds the whole fleet before it touches an engine, and consumes; the next

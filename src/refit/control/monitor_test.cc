@@ -26,15 +26,6 @@ RigOptions Tolerant(std::uint32_t engines = 2, const sync::Profile& profile = sy
   return {.profile = profile, .engines = engines, .policies = engines, .use_fault_tolerance = true, .use_router = true};
 }
 
-// A fleet that serves version 1 and whose graces are over.
-void Serve(FleetRig& rig) {
-  const control::SyncAnswered answer = rig.Sync();
-  ASSERT_TRUE(answer.status.ok()) << answer.status.ToString();
-  rig.RunFor(seconds(5));
-  ASSERT_EQ(rig.state(0), SlotState::kServing);
-  rig.ClearTrace();
-}
-
 // RC-MON-01, -03, -11: only what serves, only while it serves, each interval.
 TEST(Monitor, ProbesWhatServesAndNothingElse) {
   FleetRig rig(Tolerant());

@@ -38,13 +38,6 @@ RigOptions Resilient(std::uint32_t engines) {
   return options;
 }
 
-void Serve(FleetRig& rig) {
-  const control::SyncAnswered answer = rig.Sync();
-  ASSERT_TRUE(answer.status.ok()) << answer.status.ToString();
-  rig.RunFor(seconds(5));
-  rig.ClearTrace();
-}
-
 // RC-SYNC-02, RC-REC-08, RC-BIND-01: a sync recovers, then binds, then touches engines; exactly the filled slots are
 // unbound in between.
 TEST(Recovery, ASyncLaunchesWhatIsEmptyThenBindsThenRefits) {

@@ -24,19 +24,6 @@ using Kind = sync::AgentCommandKind;
 
 constexpr Duration kGrace = seconds(20);
 
-RigOptions Served(std::uint32_t engines = 2) {
-  RigOptions options{.engines = engines, .policies = engines, .use_fault_tolerance = true, .use_router = true};
-  options.retains = true;
-  options.catch_up_budget = seconds(30);
-  return options;
-}
-
-void Serve(FleetRig& rig) {
-  ASSERT_TRUE(rig.Sync().status.ok());
-  rig.RunFor(seconds(5));
-  rig.ClearTrace();
-}
-
 // The request is named like what it is: "drain 0".
 void Ask(FleetRig& rig, const std::string& name, SlotAction action, std::uint32_t slot) {
   rig.Deliver(control::SlotRequested{name, action, SlotIndex(slot), kGrace});
@@ -64,7 +51,7 @@ std::string ServiceOf(FleetRig& rig, std::uint32_t slot) {
 // RX-MEM-04: out of the router first, then its requests end by themselves; only then it is paused. Its process lives,
 // and no refit takes it in.
 TEST(Drain, TakesAnEngineOutOfTrafficAndRefitsAndLeavesItsProcessAlone) {
-  FleetRig rig(Served());
+  FleetRig rig(CatchingUp());
   Serve(rig);
   const Incarnation life = rig.incarnation(0);
   Ask(rig, "drain", SlotAction::kDrain, 0);
@@ -87,7 +74,7 @@ TEST(Drain, TakesAnEngineOutOfTrafficAndRefitsAndLeavesItsProcessAlone) {
 
 // RX-MEM-04: what does not end is aborted when its grace has ended, and not before.
 TEST(Drain, WaitsForRequestsInFlightAsLongAsTheirGrace) {
-  FleetRig rig(Served());
+  FleetRig rig(CatchingUp());
   Serve(rig);
   rig.on_drain = [](SlotIndex) { return std::nullopt; };
   Ask(rig, "drain", SlotAction::kDrain, 0);
@@ -101,7 +88,7 @@ TEST(Drain, WaitsForRequestsInFlightAsLongAsTheirGrace) {
 
 // A refit aborts everybody's requests in flight, those of whoever leaves included: it waits for none of them.
 TEST(Drain, IsCutShortByASyncThatGoesOnWithoutTheEngine) {
-  FleetRig rig(Served());
+  FleetRig rig(CatchingUp());
   Serve(rig);
   rig.on_drain = [](SlotIndex) { return std::nullopt; };
   Ask(rig, "drain", SlotAction::kDrain, 0);
@@ -116,7 +103,7 @@ TEST(Drain, IsCutShortByASyncThatGoesOnWithoutTheEngine) {
 
 // RX-MEM-02: whoever is asked for in the middle of a refit is a member of it, and leaves afterwards.
 TEST(Drain, OfAMemberWaitsForTheRefit) {
-  FleetRig rig(Served());
+  FleetRig rig(CatchingUp());
   Serve(rig);
   bool asked = false;
   rig.on_load = [&](SlotIndex, std::size_t) {
@@ -133,7 +120,7 @@ TEST(Drain, OfAMemberWaitsForTheRefit) {
 
 // RX-MEM-03: it has missed a version meanwhile.
 TEST(Add, OfADrainedSlotCatchesUpTheEngineThatIsThere) {
-  FleetRig rig(Served());
+  FleetRig rig(CatchingUp());
   Serve(rig);
   const Incarnation life = rig.incarnation(0);
   Ask(rig, "drain", SlotAction::kDrain, 0);
@@ -152,7 +139,7 @@ TEST(Add, OfADrainedSlotCatchesUpTheEngineThatIsThere) {
 
 // RX-MEM-03, C13: nobody asked for a sync.
 TEST(Add, OfANewSlotLaunchesItAndCatchesItUp) {
-  FleetRig rig(Served(1));
+  FleetRig rig(CatchingUp(1));
   Serve(rig);
   Ask(rig, "add", SlotAction::kAdd, 5);
   rig.RunFor(seconds(5));
@@ -165,7 +152,7 @@ TEST(Add, OfANewSlotLaunchesItAndCatchesItUp) {
 
 // RX-QUAR-04: a restart on request is nobody's failure, however often.
 TEST(Restart, LaunchesAnewAndChargesNothing) {
-  FleetRig rig(Served());
+  FleetRig rig(CatchingUp());
   Serve(rig);
   for (int n = 0; n < 5; ++n) {
     const Incarnation before = rig.incarnation(0);
@@ -184,7 +171,7 @@ TEST(Restart, LaunchesAnewAndChargesNothing) {
 
 // In profile strict, too, although nothing else launches between syncs there (RC-ROLE-06).
 TEST(Restart, LaunchesInProfileStrict) {
-  RigOptions options = Served();
+  RigOptions options = CatchingUp();
   options.profile = sync::kStrict;
   FleetRig rig(options);
   Serve(rig);
@@ -195,7 +182,7 @@ TEST(Restart, LaunchesInProfileStrict) {
 }
 
 TEST(Remove, EndsALaunchAndGoesBeforeADrain) {
-  FleetRig rig(Served());
+  FleetRig rig(CatchingUp());
   Serve(rig);
   rig.on_launch = [](SlotIndex) { return std::nullopt; };
   Ask(rig, "add", SlotAction::kAdd, 4);
@@ -236,7 +223,7 @@ TEST(Remove, WithoutFaultToleranceHoldsAndKillsByItsAgent) {
 }
 
 TEST(Service, RefusesWhatCannotBe) {
-  FleetRig rig(Served());
+  FleetRig rig(CatchingUp());
   Serve(rig);
   Ask(rig, "unknown", SlotAction::kDrain, 9);
   Ask(rig, "add", SlotAction::kAdd, 0);
@@ -254,7 +241,7 @@ TEST(Service, RefusesWhatCannotBe) {
 
 // RX-JRNL-01, -04, RX-MEM-05: a successor knows who was added, who is drained and who is gone, and ends what was begun.
 TEST(Service, OutlivesTheController) {
-  FleetRig rig(Served(3));
+  FleetRig rig(CatchingUp(3));
   Serve(rig);
   Ask(rig, "add", SlotAction::kAdd, 7);
   Ask(rig, "drain", SlotAction::kDrain, 0);

@@ -394,7 +394,7 @@ TEST(Successor, WaitsForThoseWhoHaveNotFoundItYet) {
     rig.TakeOver();
     rig.ClearTrace();
     rig.Request("early");
-    rig.RunFor(seconds(4));
+    rig.RunFor(seconds(9));
     EXPECT_EQ(rig.traced("answer"), 0);
     if (comes) {
       rig.JoinPolicy(1);

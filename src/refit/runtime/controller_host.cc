@@ -37,7 +37,6 @@ namespace {
 constexpr std::size_t kMailboxCapacity = 4096;
 constexpr Duration kWatchInterval = std::chrono::milliseconds(100);  // of the connections to policy workers
 constexpr Duration kAppendDeadline = std::chrono::seconds(10);
-constexpr Duration kReturnMoment = std::chrono::seconds(10);    // of whoever registers again by himself
 constexpr Duration kReturnDeadline = std::chrono::seconds(10);  // of an engine that the journal names
 constexpr Duration kTermCheckInterval = std::chrono::seconds(1);
 constexpr Duration kCommandBudget = std::chrono::seconds(10);
@@ -126,7 +125,6 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
 
   rpc::SyncReport Sync(const rpc::SyncRequest& request, const rpc::ProgressSink& progress) override {
     const auto ticket = syncs_.Open(request.request_id);
-    AwaitReturn(request.budget);
     Status status = mailbox_.Push(control::SyncRequested{request.request_id, request.source, request.budget});
     const Instant deadline = exec::Now() + request.budget + kReplyMargin;
     while (status.ok()) {
@@ -585,17 +583,6 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
     return delivered;
   }
 
-  // A successor's members come back within a moment; nobody who asks in between is told that they are missing.
-  void AwaitReturn(Duration budget) {
-    if (recovered_.has_value()) {
-      const auto all_are_back = [this](const Policies::Peers& policies) {
-        return std::all_of(options_.policy_ranks.begin(), options_.policy_ranks.end(),
-                           [&policies](PolicyRank rank) { return policies.contains(rank); });
-      };
-      policies_.WaitFor(all_are_back, std::min(began_ + kReturnMoment, exec::Now() + budget));
-    }
-  }
-
   // Every policy rank holds the same set; the lowest one computes.
   std::shared_ptr<rpc::PolicyClient> PolicyForHashes() {
     const Policies::Peers policies = policies_.All();
@@ -622,7 +609,6 @@ class Host final : public ControllerHost, public rpc::ControllerHandler {
   }
 
   const ControllerHostOptions options_;
-  const Instant began_ = exec::Now();
   const RunId run_;
   const Term term_;
   const std::optional<control::JournalState> recovered_;

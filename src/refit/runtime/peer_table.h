@@ -67,10 +67,6 @@ class PeerTable {
   Peers All() const {
     return peers_.With([](const Peers& peers) { return peers; });
   }
-  template <typename Holds>
-  bool WaitFor(Holds holds, Instant deadline) const {
-    return peers_.Wait(holds, deadline);
-  }
   template <typename Act>
   auto With(Act act) {
     return peers_.With(act);
