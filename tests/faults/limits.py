@@ -5,6 +5,7 @@
 import contextlib
 import os
 import resource
+import socket
 import time
 
 import fleet as fleets
@@ -51,6 +52,15 @@ def no_more_memory(pid):
         os.rmdir(group)
 
 
+def ask_for_memory(address):
+    """Connections, until there is nobody to take them."""
+    host, port = address.rsplit(":", 1)
+    with contextlib.ExitStack() as strangers, contextlib.suppress(OSError):
+        for _ in range(1000):
+            stranger = strangers.enter_context(socket.create_connection((host, int(port)), timeout=2))
+            stranger.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+
+
 def out_of_memory(role):
     """In the midst of a transfer, which then goes on."""
     def act(run):
@@ -59,6 +69,8 @@ def out_of_memory(role):
                 pid = run.engine_pids[run.slot] if role == "engine" else run.fleet.role_of(role, run.slot).process.pid
                 run.broken = time.time()
                 stack.enter_context(no_more_memory(pid))
+            if role == "policy":  # its buffers are all there
+                ask_for_memory(run.fleet.role_of(role, run.slot).address)
         if role != "engine":
             run.start_again(role)
         run.end_sync()

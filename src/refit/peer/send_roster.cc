@@ -48,10 +48,10 @@ void SendRoster::End(AttemptId attempt, SlotIndex slot, SendResult result) {
   }
 }
 
-void SendRoster::Stop() {
+void SendRoster::EndAbsent(SendEnd end) {
   for (const sync::Receiver& receiver : receivers_) {
     if (!running_.contains(receiver.slot)) {
-      results_.try_emplace(receiver.slot, SendResult{SendEnd::kStopped, Aborted("it never opened its stream"), {}, {}});
+      results_.try_emplace(receiver.slot, SendResult{end, Aborted("it never opened its stream"), {}, {}});
     }
   }
 }

@@ -50,8 +50,9 @@ class SendRoster {
   // ABORTED: never to be served.
   Result<Admission> Admit(const StreamRequest& request);
   void End(AttemptId attempt, SlotIndex slot, SendResult result);
-  // A receiver that has opened no stream so far will not be served any more.
-  void Stop();
+  // A receiver that has opened no stream so far will not be served any more: the send was stopped, or it has left.
+  void Stop() { EndAbsent(SendEnd::kStopped); }
+  void GiveUpAbsent() { EndAbsent(SendEnd::kReceiverLeft); }
   // When every stream has ended, once. One receiver that got everything is enough, and so is having none left: the
   // controller judges engines (C6).
   std::optional<SendResult> TakeWhole();
@@ -59,6 +60,8 @@ class SendRoster {
   AttemptId attempt() const { return attempt_; }
 
  private:
+  void EndAbsent(SendEnd end);
+
   const Incarnation policy_;
   AttemptId attempt_;  // of the last Start
   std::vector<sync::Receiver> receivers_;

@@ -90,6 +90,17 @@ TEST_F(SendRosterTest, AStoppedSendEndsWithTheStreamsThatRun) {  // RX-XFER-13
   EXPECT_EQ(roster.TakeWhole()->end, SendEnd::kStopped);
 }
 
+TEST_F(SendRosterTest, AReceiverThatNeverOpensItsStreamCanBeGivenUp) {  // settled C6
+  Serve(kOne);
+  End(kOne, SendEnd::kComplete);
+  EXPECT_FALSE(roster.TakeWhole().has_value());
+  roster.GiveUpAbsent();
+  const auto whole = roster.TakeWhole();
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(whole->end, SendEnd::kComplete);
+  EXPECT_EQ(roster.Admit(Request(kAttempt, kTwo)).status().code(), StatusCode::kAborted);
+}
+
 TEST_F(SendRosterTest, ASendToNobodyEndsAtOnce) {
   EXPECT_FALSE(SendRoster(kPolicy).TakeWhole().has_value());
   roster.Start(kNext, {});

@@ -25,6 +25,9 @@ constexpr std::size_t kMailboxCapacity = 1024;
 constexpr std::size_t kCallsInFlight = 4;
 constexpr std::size_t kLinksInFlight = 1024;
 constexpr Duration kFlushRetryInterval = std::chrono::milliseconds(50);
+// Beyond a stall, after which the controller has found this engine lost: a sender that gives up a receiver for which
+// nobody else has would end the attempt for all.
+constexpr Duration kPatienceMargin = std::chrono::seconds(2);
 constexpr Duration kLeastDeadline = std::chrono::milliseconds(1);  // of a call that waited for long
 constexpr Duration kChecksumDeadline = std::chrono::seconds(60);
 
@@ -205,6 +208,7 @@ void EngineLife::Carry(const peer::OpenLink& effect) {
                                                                  .source = effect.source,
                                                                  .offers = MakeOffers(options_),
                                                                  .load_bytes = options_.load_bytes,
+                                                                 .patience = options_.stall_deadline + kPatienceMargin,
                                                                  .deadline = exec::Now() + effect.budget},
                                                 *memory_);
   links_[effect.link] = link;
@@ -232,7 +236,7 @@ void EngineLife::Carry(peer::StartTransfer& effect) {
                           .tp_size = options_.tp_size,
                           .offers = MakeOffers(options_),
                           .load_bytes = options_.load_bytes,
-                          .stall_deadline = options_.stall_deadline,
+                          .patience = options_.stall_deadline + kPatienceMargin,
                           .split = profile_.dtype_split},
       *memory_, [this](peer::EngineAgentEvent event) { static_cast<void>(Post(std::move(event))); }, delivered_);
 }

@@ -138,6 +138,7 @@ Result<TransferStream*> LinkProof::Connect() {
                                                   .tp_ranks = options_.source.tp_ranks,
                                                   .offers = options_.offers,
                                                   .budget = options_.deadline - exec::Now(),
+                                                  .patience = options_.patience,
                                                   .purpose = rpc::StreamPurpose::kProve},
                                                  options_.deadline));
   TransferStream* connected = nullptr;

@@ -19,9 +19,6 @@ namespace {
 
 constexpr std::size_t kPreparedCalls = 2;  // ahead of the engine: no more than a stream's load slots anyway
 
-// Beyond a stall, after which the controller has found this engine lost: a sender that gives up a receiver for which
-// nobody else has would end the attempt for all.
-constexpr Duration kPatienceMargin = std::chrono::seconds(2);
 constexpr Duration kCallerExit = std::chrono::seconds(60);
 
 }  // namespace
@@ -111,7 +108,7 @@ Status LoadReceiver::OpenStreams() {
                                                     .tp_ranks = stream.source.tp_ranks,
                                                     .offers = options_.offers,
                                                     .budget = deadline_ - exec::Now(),
-                                                    .patience = options_.stall_deadline + kPatienceMargin},
+                                                    .patience = options_.patience},
                                                    deadline_));
     const bool stopped = shared_.With([&](Shared& shared) {
       stream.channel = std::move(channel);

@@ -41,7 +41,7 @@ struct LoadReceiverOptions {
   std::uint32_t tp_size = 1;
   std::vector<rpc::Offer> offers;
   ByteCount load_bytes = 0;  // of one update call, at most, but for one tensor that is larger
-  Duration stall_deadline{};
+  Duration patience{};       // what its senders may have with it, see rpc::OpenStream
   stream::DTypeSplit split = stream::DTypeSplit::kMixed;
 };
 

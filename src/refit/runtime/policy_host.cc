@@ -39,6 +39,7 @@ constexpr Duration kIdleWait = std::chrono::seconds(1);
 // What the streams of one attempt's send need.
 struct ActiveSend {
   std::shared_ptr<Source> source;  // shared with the lease: immutable
+  Instant began;
   Instant deadline;
   std::atomic<bool> stop = false;
 };
@@ -122,6 +123,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
 
   void Serve(const rpc::OpenStream& open, rpc::SenderStream& stream) override {
     const Instant deadline = exec::Now() + open.budget;
+    patience_ = open.patience;
     if (open.purpose == rpc::StreamPurpose::kProve) {
       if (const Status status = Prove(open, stream, deadline); !status.ok()) {
         observe::LogWarning(StrCat("link to engine ", open.slot, ": ", status.ToString()));
@@ -257,7 +259,18 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
       for (peer::PolicyAgentEffect& effect : effects) {
         std::visit([this](auto& one) { Carry(one); }, effect);
       }
+      GiveUpAbsent();
     }
+  }
+
+  // A receiver may end between the controller's word to it and the opening of its stream.
+  void GiveUpAbsent() {
+    sending_.With([this](Sending& sending) {
+      if (sending.send != nullptr && exec::Now() - sending.send->began >= patience_.load()) {
+        sending.roster.GiveUpAbsent();
+        ReportIfEnded(sending);
+      }
+    });
   }
 
   void Carry(peer::OpenSource& effect) {
@@ -276,7 +289,8 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   void Carry(peer::StartSend& effect) {
     auto send = std::make_shared<ActiveSend>();
     send->source = source_.With([](const auto& current) { return current; });
-    send->deadline = exec::Now() + effect.budget;
+    send->began = exec::Now();
+    send->deadline = send->began + effect.budget;
     sending_.With([&](Sending& sending) {
       sending.roster.Start(effect.stamp.attempt, std::move(effect.receivers));
       sending.send = std::move(send);
@@ -340,6 +354,7 @@ class Host final : public PolicyHost, public rpc::PolicyHandler {
   exec::Mailbox<peer::PolicyAgentEvent> mailbox_{kMailboxCapacity};
   exec::Watched<Sending> sending_{Sending{peer::SendRoster(incarnation_), nullptr}};
   exec::Watched<std::map<SlotIndex, std::shared_ptr<ReceiverSlots>>> slots_;  // shared with the streams that use them
+  std::atomic<Duration> patience_ = Duration::max();                          // of the stream that was opened last
   exec::Watched<rpc::SenderIdentity> identity_;                               // run and term once registered
   exec::Watched<std::set<std::pair<stream::PackUnit, ByteCount>>> cuts_;      // that streams asked for
   exec::Lane files_{4};
