@@ -42,7 +42,7 @@ struct LinkProofOptions {
   sync::StreamSource source;
   std::vector<rpc::Offer> offers;
   ByteCount load_bytes = 0;
-  Duration patience{};  // see rpc::OpenStream
+  Duration patience = Duration::max();  // see rpc::OpenStream
   Instant deadline;
 };
 

@@ -40,8 +40,8 @@ struct LoadReceiverOptions {
   SlotIndex slot;
   std::uint32_t tp_size = 1;
   std::vector<rpc::Offer> offers;
-  ByteCount load_bytes = 0;  // of one update call, at most, but for one tensor that is larger
-  Duration patience{};       // what its senders may have with it, see rpc::OpenStream
+  ByteCount load_bytes = 0;             // of one update call, at most, but for one tensor that is larger
+  Duration patience = Duration::max();  // what its senders may have with it, see rpc::OpenStream
   stream::DTypeSplit split = stream::DTypeSplit::kMixed;
 };
 
