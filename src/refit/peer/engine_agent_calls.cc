@@ -22,6 +22,10 @@ using Kind = sync::AgentCommandKind;
 
 namespace {
 
+// With less time left, a server that refuses and is slow for a moment would be taken for one that does not answer, and
+// be killed (C2).
+constexpr Duration kFlushAnswer = std::chrono::milliseconds(500);
+
 Status Refused(Operation operation, const Answer& answer, std::string_view load = {}) {
   const std::string words = REFIT_MUTANT("RC-RPC-03/agent-drops-the-words", answer.message, std::string("see its log"));
   return FailedPrecondition(StrCat(ToString(operation), " refused: ", words, load));
@@ -46,6 +50,9 @@ void EngineAgent::NextCall(Instant now, EngineAgentEffects& out) {
     return Finish(ReplyKind::kFailed, failure_, out);
   }
   const Operation operation = calls_.front();
+  if (operation == Operation::kFlush && !flush_refusal_.empty() && running_->deadline - now < kFlushAnswer) {
+    return RefuseFlush(out);
+  }
   outstanding_ = Outstanding{next_call_++, operation};
   const WeightVersion label = operation == Operation::kLabel ? running_->command.stamp.version : WeightVersion(0);
   out.emplace_back(CallEngine{outstanding_->call, operation, label, Within(options_.call_deadline, now)});

@@ -375,6 +375,21 @@ TEST_F(EngineAgentTest, ARefusedFlushIsTriedAgainUntilTheBudgetEnds) {
   EXPECT_EQ(Replies()[0].residue, Residue::Old(WeightVersion(0)));
 }
 
+// C2, C8: a server that only refuses is not killed because its last call had no time for an answer.
+TEST_F(EngineAgentTest, AFlushIsNotTriedAgainWhereNoTimeIsLeftForAnAnswer) {
+  DoUntil(Kind::kPause);
+  Give(Kind::kFlush);
+  while (const auto* call = Find<CallEngine>()) {
+    EXPECT_GE(call->deadline, std::chrono::milliseconds(500));
+    now_ += std::chrono::milliseconds(70);  // what the refusal took: the tenth try would come at 9.63 s of 10
+    Give(EngineAnswered{call->call, {AnswerKind::kRefused, "2 requests pending"}});
+    if (effects_.empty()) {
+      Deadline(agent_.next_deadline() - now_);
+    }
+  }
+  EXPECT_EQ(Replies()[0].residue, Residue::Old(WeightVersion(0)));
+}
+
 TEST_F(EngineAgentTest, TheDeathOfTheEngineFailsWhatRuns) {
   DoUntil(Kind::kTransfer);
   Give(LoadReady{kAttempt});
