@@ -34,7 +34,7 @@ import oracle  # noqa: E402
 import traffic  # noqa: E402
 from fleet import FaultFleet, own_temporary_folder  # noqa: E402
 
-FAULTS = 0.01      # of the refits
+FAULTS = 0.01      # of the refits (S80)
 WARM_UP = 15       # samples of a process in which it fills its pools, and does not grow
 SAMPLES = 15       # that a slope needs: a page more or less counts for little
 GROWTH = 1024      # bytes per refit that count as none (goal G15)
