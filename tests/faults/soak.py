@@ -103,6 +103,8 @@ class Soak:
         began = time.monotonic()
         self.publish("usual")
         self.usual = time.monotonic() - began
+        self.await_consistent("the fleet with its router")
+        self.holdings = oracle.Holdings(fleet)  # and no more after any part
 
     def publish(self, name):
         version = self.fleet.publish(name)
@@ -252,10 +254,10 @@ class Soak:
 
     def run(self, part, count):
         """Its figures."""
-        before, holdings = self.published, oracle.Holdings(self.fleet)
+        before = self.published
         self.answers = traffic.Counts()
         getattr(self, part)(count)
-        oracle.await_no_leak(self.fleet, holdings)
+        oracle.await_no_leak(self.fleet, self.holdings)
         return {**self.figures, **self.account(before)}
 
 
@@ -273,7 +275,6 @@ def main():
     passed = failed = 0
     with own_temporary_folder(), SoakFleet() as fleet:
         soak = Soak(fleet, random.Random(options.seed))
-        soak.await_consistent("the fleet with its router")
         for part in parts:
             began, count = time.monotonic(), getattr(options, part)
             if count == 0:

@@ -181,21 +181,31 @@ def possible(chosen):
     return chosen
 
 
+def add_row_flags(parser):
+    parser.add_argument("--row", action="append", default=[])
+    parser.add_argument("--list", action="store_true")
+
+
+def choose(parser, options, rows):
+    """Those that the flags name. Ends the program where only their names are wanted, or where there are none."""
+    chosen = [row for row in rows if any(fnmatch.fnmatchcase(row.name, one) for one in options.row or ["*"])]
+    if options.list:
+        print("\n".join(row.name for row in chosen))
+        parser.exit()
+    if not chosen:
+        parser.error(f"no such row: {', '.join(options.row)}; see --list")
+    return chosen
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bin")
-    parser.add_argument("--row", action="append", default=[])
-    parser.add_argument("--list", action="store_true")
+    add_row_flags(parser)
     parser.add_argument("--json")
     parser.add_argument("--report", help="where the table goes, after a run of every row")
     parser.add_argument("--keep", help="folder for the logs, at the first failure")
     options = parser.parse_args()
-    chosen = [row for row in ROWS if any(fnmatch.fnmatchcase(row.name, one) for one in options.row or ["*"])]
-    if options.list:
-        print("\n".join(row.name for row in chosen))
-        return 0
-    if not chosen:
-        parser.error(f"no such row: {', '.join(options.row)}; see --list")
+    chosen = choose(parser, options, ROWS)
     chosen = possible(chosen)
     if "REFIT_FAULTS_HOST" not in os.environ and any("namespaces" in row.needs for row in chosen):
         os.environ["REFIT_FAULTS_HOST"] = "own"

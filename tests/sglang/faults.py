@@ -12,7 +12,6 @@ SGLANG_ARGUMENTS. Of a row that failed the end of every log is printed. The last
 
 import argparse
 import contextlib
-import fnmatch
 import glob
 import json
 import os
@@ -188,17 +187,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bin")
     parser.add_argument("--python", required=True)
-    parser.add_argument("--row", action="append", default=[])
-    parser.add_argument("--list", action="store_true")
+    suite.add_row_flags(parser)
     parser.add_argument("--json")
     parser.add_argument("--keep", help="folder for the logs of a row that failed")
     options = parser.parse_args()
-    chosen = [row for row in ROWS if any(fnmatch.fnmatchcase(row.name, one) for one in options.row or ["*"])]
-    if options.list:
-        print("\n".join(row.name for row in chosen))
-        return 0
-    if not chosen:
-        parser.error(f"no such row: {', '.join(options.row)}; see --list")
+    chosen = suite.choose(parser, options, ROWS)
     processes.BIN = os.path.abspath(options.bin)
     processes.unwind_on_sigterm()
     ServerFleet.PYTHON = options.python
